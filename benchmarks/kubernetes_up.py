@@ -26,7 +26,7 @@ sys.path.insert(0, str(PROJECT))
 from infra.catalog.load import Catalog  # noqa: E402
 from infra.plan.compile import compile_file  # noqa: E402
 from infra.provision.cluster.config import ClusterDemand, read_cluster  # noqa: E402
-from infra.provision.cluster.workload import judged_plan, workload_content  # noqa: E402
+from infra.provision.cluster.workload import judged_pods, workload_content  # noqa: E402
 from infra.rehearsal.cluster.control_plane import CONTEXT  # noqa: E402
 from infra.rehearsal.cluster.nodes import FABRIC  # noqa: E402
 from infra.rehearsal.cluster.project import RoomProject, make_room_project  # noqa: E402
@@ -104,7 +104,7 @@ def _floor(
     }
     demand = ClusterDemand(stack=stack, weights=loaded.spec.weights, spans_hosts=True)
     _, facts = read_cluster(values, demand)
-    content = workload_content(loaded, judged_plan(loaded, catalog), facts, catalog)
+    content = workload_content(loaded, judged_pods(loaded, catalog), facts, catalog)
     documents = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stack}},
         *(each.document for each in content.objects),

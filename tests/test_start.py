@@ -88,7 +88,7 @@ def test_a_command_loads_nothing_that_it_does_without(
         ("h200-tp8 check", False),
         ("nothing", False),
         ("-- uptime", False),
-        ("", False),
+        ("", True),
     ],
 )
 def test_fabric_starts_what_is_not_tasks_and_their_options_alone(

@@ -15,16 +15,20 @@ from infra.visible import visible, visible_bytes, visible_json
 HIDDEN = (
     *(chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))),
     *"\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+    *"\xad\u034f\u115f\u180e\u200b\u200c\u200d\u2060\u2063\u206f\u3164\ufeff\uffa0\ufffb\U000e0041\U000e01ef",
 )
-PLAIN = "tab\tand newline\n, größe, 東京, עברית, 👩‍💻, × – …"
+# Up to which number a character is written how, and with how many digits.
+ENDS = ((0x100, "x", 2), (0x10000, "u", 4), (0x110000, "U", 8))
+PLAIN = "tab\tand newline\n, größe, 東京, עברית, 👩‍💻, 👁️‍🗨️, می‌خواهم, × – …"
 
 
 @pytest.mark.parametrize("character", HIDDEN, ids=ascii)
 @pytest.mark.parametrize("beside", ["", "ü"])
 def test_each_such_character_is_written_out(character: str, beside: str) -> None:
-    number = f"{ord(character):02x}" if ord(character) < 256 else f"{ord(character):04x}"
-    sign = "x" if ord(character) < 256 else "u"
-    assert visible(f"{beside}a{character}b") == f"{beside}a\\{sign}{number}b"
+    sign, width = next(each for end, *each in ENDS if ord(character) < end)
+    written = f"\\{sign}{ord(character):0{width}x}"
+    assert visible(f"{beside}a{character}b") == f"{beside}a{written}b"
+    assert visible(f"東{character}") == f"東{written}"
 
 
 def test_what_people_write_stays() -> None:

@@ -28,7 +28,7 @@ from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish  # noqa: E40
 from infra.launch.secret import Secret  # noqa: E402
 from infra.remote.agent_call import agent_command, agent_input, read_answer  # noqa: E402
 from infra.remote.outcome import Outcome  # noqa: E402
-from infra.tasks.stack_secrets import operators_secrets  # noqa: E402
+from infra.tasks.stack_secrets import given_or_read  # noqa: E402
 
 Values = dict[str, Any]
 OPTIONS = {
@@ -81,9 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible publishes no ty
     def _secrets(self, references: Mapping[str, Any], variables: Values) -> dict[str, Secret]:
         """From the variable `moe_secrets` (a vault's, perhaps), else from where the stack says."""
         given = self._templar.template(variables.get("moe_secrets") or {})
-        elsewhere = {name: where for name, where in references.items() if name not in given}
-        own = {name: Secret(str(given[name])) for name in references if name in given}
-        return {**own, **operators_secrets(elsewhere)}
+        return given_or_read(given, references)
 
     def _watch_key(self, variables: Values) -> Secret:
         """What the play has made once for all hosts of this run: `moe_watch_key`.

@@ -35,6 +35,7 @@ OPERATIONS = {
     "receive": ".staging.receiving",
     "groups": ".group.operation",
     "firewall": ".kinds.firewall",
+    "caches": ".caches",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".journal.operation", "evidence": ".processes.evidence"}

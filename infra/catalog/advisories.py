@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
+from pydantic_core import PydanticCustomError
+
+from infra.catalog.files import read_rows
 from infra.catalog.read_releases import base_version
 from infra.catalog.schema import Release
-from infra.spec.plain_yaml import read_yaml
+from infra.catalog.sourced import Entry
 
 FOLDER = Path(__file__).parent / "advisories"
 Package = Literal["vllm", "sglang"]
@@ -25,54 +28,74 @@ _NUM_PARTS = 4
 ReleaseKey = tuple[tuple[int, ...], bool, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+def _with_number(version: str) -> str:
+    if release_key(version) is None:
+        told_of = {"what": "is no release", "fix": "Write its number."}
+        raise PydanticCustomError("form", "{what}", told_of)
+    return version
+
+
+NumberedRelease = Annotated[StrictStr, AfterValidator(_with_number)]
+
+
+class Condition(Entry):
     """What has to be so in a plan; `advisories/README.md` has the words. None and () say nothing."""
 
-    has_key: bool | None = None
-    any_flag: tuple[str, ...] = ()
-    no_flag: tuple[str, ...] = ()
-    env: Mapping[str, str | None] = field(default_factory=dict)
-    connectors: tuple[str, ...] = ()
-    spans_hosts: bool = False
-    takes_images: bool = False
-    architectures: tuple[str, ...] = ()
-    names_repository: bool = False
-    program: str | None = None
+    has_key: StrictBool | None = None
+    any_flag: tuple[StrictStr, ...] = ()
+    no_flag: tuple[StrictStr, ...] = ()
+    env: dict[StrictStr, StrictStr | None] = Field(default_factory=dict)
+    connectors: tuple[StrictStr, ...] = ()
+    spans_hosts: StrictBool = False
+    takes_images: StrictBool = False
+    architectures: tuple[StrictStr, ...] = ()
+    names_repository: StrictBool = False
+    program: StrictStr | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advisory:
-    """One published hole, on the releases from `since` to before `before`, or through `through`."""
+class Advisory(Entry):
+    """One published hole, on the releases from `since` to before `before`, or through `through`.
 
-    id: str
+    Args:
+        next: the first release after `through` that was published.
+    """
+
+    id: StrictStr
     package: Package
-    what: str
-    source: str
+    what: StrictStr
+    source: StrictStr
     checked: date
-    since: str | None = None
-    before: str | None = None
-    through: str | None = None
-    when: Condition = field(default_factory=Condition)
-    fix: str = ""
+    since: NumberedRelease | None = None
+    before: NumberedRelease | None = None
+    through: NumberedRelease | None = None
+    next: NumberedRelease | None = None
+    when: Condition = Field(default_factory=Condition)
+    fix: StrictStr = ""
 
     def is_in(self, version: str) -> bool:
         """Whether a release of its package has it; a candidate of the fixed release still does."""
         key = release_key(version)
         if key is None:
             return False
-        if self.since is not None and key < _known_key(self.since):
+        if self.since is not None and key < known_key(self.since):
             return False
         if self.before is not None:
-            return key < _known_key(self.before)
-        return self.through is None or key <= _known_key(self.through)
+            return key < known_key(self.before)
+        return self.through is None or key <= known_key(self.through)
 
-    @property
-    def mended(self) -> str | None:
-        """The releases without it, in words; None where none is named."""
+    def mended(self, releases: Iterable[str]) -> str | None:
+        """The first release that is known to be without it; None where none is.
+
+        Args:
+            releases: others of its package that were published; the advisory's own are known anyway.
+        """
         if self.before is not None:
-            return f"{self.package} {self.before} or later"
-        return f"{self.package} after {self.through}" if self.through is not None else None
+            return self.before
+        if self.through is None:
+            return None
+        published = [each for each in (self.next, *releases) if each and not self.is_in(each)]
+        later = [each for each in published if known_key(each) > known_key(self.through)]
+        return min(later, key=known_key, default=None)
 
 
 def release_key(version: str) -> ReleaseKey | None:
@@ -93,8 +116,7 @@ def release_key(version: str) -> ReleaseKey | None:
 @cache
 def advisories(package: Package) -> tuple[Advisory, ...]:
     """The published holes of a package, in the order of its file."""
-    rows: list[dict[str, object]] = read_yaml(FOLDER / f"{package}.yaml")
-    return tuple(_advisory(package, row) for row in rows)
+    return read_rows(FOLDER / f"{package}.yaml", Advisory, package=package)
 
 
 def advisories_of(package: Package, version: str) -> tuple[Advisory, ...]:
@@ -117,18 +139,10 @@ def package_of(release: Release, version: str | None = None) -> tuple[Package, s
     return release.family, base_version(own)
 
 
-def _known_key(version: str) -> ReleaseKey:
+def known_key(version: str) -> ReleaseKey:
+    """What a release of the catalogue is compared by."""
     key = release_key(version)
     if key is None:
-        message = f"infra/catalog/advisories names {version}, which is no release"
+        message = f"{version} was read as a release, and is none"
         raise AssertionError(message)
     return key
-
-
-def _advisory(package: Package, row: Mapping[str, object]) -> Advisory:
-    given = row.get("when", {})
-    if not isinstance(given, Mapping):
-        message = f"infra/catalog/advisories/{package}.yaml: {row.get('id')}: when is no map"
-        raise TypeError(message)
-    when = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
-    return Advisory(**{**row, "package": package, "when": Condition(**when)})  # type: ignore[arg-type]  # read

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from infra.catalog.files import read_json
 
 FILE = Path(__file__).parent / "attention" / "vllm.json"
 Devices = Literal["blackwell", "cuda", "rocm-aiter", "rocm"]
@@ -26,8 +27,15 @@ class AttentionOrders(NamedTuple):
 
 @cache
 def attention_orders() -> AttentionOrders:
-    """The orders of every release that was read."""
-    document = json.loads(FILE.read_text(encoding="utf-8"))
+    """The orders of every release that was read.
+
+    Raises:
+        CatalogueError: the file has another shape.
+    """
+    return read_json(FILE, _orders)
+
+
+def _orders(document: Any) -> AttentionOrders:
     return AttentionOrders(
         orders={devices: tuple(names) for devices, names in document["orders"].items()},
         dense_on_hopper_alone=frozenset(document["dense_on_hopper_alone"]),

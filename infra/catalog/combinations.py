@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import StrictStr
+
+from infra.catalog.files import read_rows
+from infra.catalog.sourced import Entry
 from infra.catalog.versions import version_numbers
 
 FOLDER = Path(__file__).parent / "combinations"
@@ -34,6 +37,21 @@ TIMES = " * "  # between settings whose values are multiplied
 _PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
 
 Look = Callable[[str], object]
+
+
+class _Row(Entry):
+    """A row as its file has it; `combinations/README.md` has the words."""
+
+    first: StrictStr
+    last: StrictStr | None = None
+    engines: tuple[StrictStr, ...] | None = None
+    file: StrictStr
+    when: dict[StrictStr, Any]
+    unless: tuple[StrictStr, ...] = ()
+    process: StrictStr | None = None
+    kind: StrictStr
+    says: StrictStr
+    fix: StrictStr
 
 
 class Combination(NamedTuple):
@@ -94,22 +112,25 @@ class Combination(NamedTuple):
 
 @cache
 def combinations(engine: str) -> tuple[Combination, ...]:
-    """The rows of an engine's own code; those of vllm are about its plugin for Ascend, too."""
-    rows = json.loads((FOLDER / f"{engine}.json").read_text(encoding="utf-8"))
+    """The rows of an engine's own code; those of vllm are about its plugin for Ascend, too.
+
+    Raises:
+        CatalogueError: a row has another shape.
+    """
     both = ("vllm", "vllm-ascend") if engine == "vllm" else (engine,)
     return tuple(
         Combination(
-            first=row["first"],
-            last=row.get("last"),
-            engines=tuple(row.get("engines", both)),
-            file=row["file"],
-            when=row["when"],
-            unless=tuple(row.get("unless", ())),
-            kind=row["kind"],
-            says=row["says"],
-            fix=row["fix"],
+            first=row.first,
+            last=row.last,
+            engines=both if row.engines is None else row.engines,
+            file=row.file,
+            when=row.when,
+            unless=row.unless,
+            kind=row.kind,
+            says=row.says,
+            fix=row.fix,
         )
-        for row in rows
+        for row in read_rows(FOLDER / f"{engine}.json", _Row)
     )
 
 

@@ -4,12 +4,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
-from infra.catalog.load import CatalogueError
+from infra.catalog.files import read_entry
 from infra.catalog.schema import Architecture
 from infra.catalog.sourced import Entry, SourcedEntry
-from infra.spec.plain_yaml import read_yaml
 
 FILE = Path(__file__).with_name("eks.yaml")
 Need = Literal["lustre", "efa", "domain"]
@@ -104,8 +103,4 @@ def read_eks_parts() -> EksParts:
     Raises:
         CatalogueError: the file is wrong.
     """
-    data = read_yaml(FILE)
-    try:
-        return EksParts.model_validate(data)
-    except ValidationError as error:
-        raise CatalogueError("infra/catalog/eks.yaml", str(error), "Mend the file.") from error
+    return read_entry(FILE, EksParts)

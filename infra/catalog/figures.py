@@ -4,11 +4,10 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import StrictStr, ValidationError
+from pydantic import StrictStr
 
-from infra.catalog.load import CatalogueError
+from infra.catalog.files import read_entry
 from infra.catalog.sourced import Entry, SourcedEntry
-from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "figures"
 _Kind = TypeVar("_Kind", bound=Entry)
@@ -41,10 +40,4 @@ def read_figures(name: str, kind: type[_Kind]) -> _Kind:
     Raises:
         CatalogueError: the file is wrong.
     """
-    data = read_yaml(FOLDER / name)
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise CatalogueError(
-            f"infra/catalog/figures/{name}", str(error), "Mend the file."
-        ) from error
+    return read_entry(FOLDER / name, kind)

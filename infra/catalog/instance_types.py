@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import StrictBool, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import StrictBool, StrictInt, StrictStr, model_validator
 
-from infra.catalog.load import CatalogueError, UnknownIdError
+from infra.catalog.files import read_entry
+from infra.catalog.load import UnknownIdError
 from infra.catalog.network_cards import (
     LAYOUT_POLICIES,
     InterfaceRow,
@@ -17,9 +18,8 @@ from infra.catalog.network_cards import (
     layout_problems,
 )
 from infra.catalog.schema import Architecture
-from infra.catalog.sourced import Entry, SourcedEntry
+from infra.catalog.sourced import Entry, SourcedEntry, told
 from infra.spec.nearest import nearest
-from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "instances"
 
@@ -82,7 +82,8 @@ class InstanceType(SourcedEntry):
             )
         ]
         if problems:
-            raise ValueError("; ".join(problems))
+            what, fix = "; ".join(problems), "Mend `layouts` by the instance's network cards."
+            raise told("layouts", what, fix)
         return self
 
     def interfaces(self, policy: LayoutPolicy) -> tuple[NetworkInterface, ...]:
@@ -125,10 +126,4 @@ def read_instance_type(name: str) -> InstanceType:
             f"The catalogue has no instance type {name}.",
             nearest(name, instance_type_names()),
         )
-    data = read_yaml(path)
-    try:
-        return InstanceType.model_validate({"id": name, **data})
-    except (ValidationError, TypeError) as error:
-        raise CatalogueError(
-            f"infra/catalog/instances/{name}.yaml", str(error), "Mend the file."
-        ) from error
+    return read_entry(path, InstanceType, id=name)

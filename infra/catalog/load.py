@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import yaml
 from pydantic import ValidationError
 
 from infra.catalog.fields import FieldCatalogue
+from infra.catalog.files import catalogue_error, read_entry
 from infra.catalog.flags import EnvironmentNames, FlagCatalogue
+from infra.catalog.host_networks import HostNetwork
 from infra.catalog.packages import PackageCatalogue, read_package
+from infra.catalog.router_release import RouterRelease
 from infra.catalog.schema import (
     Accelerator,
     Applies,
@@ -21,25 +25,20 @@ from infra.catalog.schema import (
     PlainImage,
     Recipe,
     Release,
-    RouterRelease,
     TuningItem,
     TuningProfile,
     Vendor,
 )
 from infra.catalog.sourced import Entry
-from infra.errors import InfraError, StackError
+from infra.errors import StackError
 from infra.spec.nearest import nearest
-from infra.spec.plain_yaml import parse_yaml, read_yaml
+from infra.spec.plain_yaml import parse_yaml
 from infra.spec.present import is_file
 from infra.spec.stack import RoleName
 
 ROOT = Path(__file__).resolve().parent
 
 _Entry = TypeVar("_Entry", bound=Entry)
-
-
-class CatalogueError(InfraError):
-    """A file of the catalogue is wrong: a bug of this project, not of the operator's."""
 
 
 class UnknownIdError(StackError):
@@ -56,6 +55,7 @@ class Combination(NamedTuple):
     role: RoleName
     tensor_parallel: int
     data_parallel_over_hosts: bool
+    draft: bool
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,30 @@ class Catalog:
         return self._ids[folder]
 
     def accelerator(self, name: str) -> Accelerator:
-        """The accelerator of that id.
+        """The accelerator of that id, also in other letters or by its vendor's name (`NVIDIA H200`).
 
         Raises:
             UnknownIdError: there is none; the message names the nearest.
         """
-        return self._entry("accelerators", name, Accelerator)
+        found = self._meant(name, "accelerators", self._accelerator_names)
+        return self._entry("accelerators", found, Accelerator)
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """The checkpoint or draft of that id.
+        """The checkpoint or draft of that id, also in other letters or by its name at a hub (`moonshotai/Kimi-K2.5`).
+
+        A name that several builds of a model share is none of them.
 
         Raises:
             UnknownIdError: there is none; the message names the nearest.
         """
-        return self._entry("checkpoints", name, Checkpoint)
+        found = self._meant(name, "checkpoints", self._checkpoint_names)
+        return self._entry("checkpoints", found, Checkpoint)
+
+    def builds_of(self, model: str) -> tuple[str, ...]:
+        """The ids of the checkpoints of a model (`Kimi-K2.5`, in any letters), sorted; () for an unknown one."""
+        wanted = model.rpartition("/")[2].casefold()
+        shapes = ((name, self.checkpoint(name).shape) for name in self.ids("checkpoints"))
+        return tuple(name for name, shape in shapes if shape and shape.name.casefold() == wanted)
 
     def release(self, engine: str, version: str) -> Release:
         """The pinned release of an engine.
@@ -101,6 +111,10 @@ class Catalog:
         """The reference of an image that no engine runs in, by tag and digest."""
         image = self._entry("images", name, PlainImage)
         return f"{image.reference}@{image.digest}"
+
+    def networks(self) -> tuple[HostNetwork, ...]:
+        """The networks between hosts whose libraries are not every image's."""
+        return tuple(self._entry("networks", name, HostNetwork) for name in self.ids("networks"))
 
     def image_digest(self, engine: str, version: str, reference: str) -> str | None:
         """What a tag is known to mean; None where nobody has recorded it, or the release is none of the catalogue's."""
@@ -201,12 +215,28 @@ class Catalog:
         }
         closest = [name for name, keys in num_keys.items() if keys == max(num_keys.values())]
         if len(closest) > 1:
-            raise CatalogueError(
-                "infra/catalog/recipes",
-                f"{', '.join(closest)} match {combination} equally well.",
-                "Make one more specific.",
-            )
+            what = f"{' and '.join(closest)} match {combination} equally well."
+            fix = "Name one key more under `applies` of one of them."
+            raise catalogue_error(self._path("recipes", closest[0]), what, fix)
         return self._entry("recipes", closest[0], Recipe) if closest else None
+
+    def _meant(self, name: str, folder: str, names_of: Callable[[str], tuple[str, ...]]) -> str:
+        """The one id that a name stands for; the name itself where it is an id, or stands for none or several."""
+        known = self.ids(folder)
+        if name in known:
+            return name
+        wanted = name.casefold()
+        found = [each for each in known if wanted in map(str.casefold, names_of(each))]
+        return found[0] if len(found) == 1 else name
+
+    def _accelerator_names(self, name: str) -> tuple[str, ...]:
+        product = self._entry("accelerators", name, Accelerator).product_name
+        return name, product, product.partition(" ")[2]
+
+    def _checkpoint_names(self, name: str) -> tuple[str, ...]:
+        entry = self._entry("checkpoints", name, Checkpoint)
+        model = entry.shape.name if entry.shape else name
+        return name, entry.repository, entry.repository.rpartition("/")[2], model
 
     @cached_property
     def _conditions(self) -> Mapping[str, Applies]:
@@ -217,19 +247,14 @@ class Catalog:
         known = self._entries.get((folder, name))
         if isinstance(known, kind):
             return known
-        data = read_yaml(self._path(folder, name))
-        try:
-            entry = kind.model_validate(data if kind is TuningItem else {"id": name, **data})
-        except (ValidationError, TypeError) as error:
-            raise CatalogueError(
-                f"infra/catalog/{folder}/{name}.yaml", str(error), "Mend the file."
-            ) from error
+        path = self._path(folder, name)
+        entry = read_entry(path, kind) if kind is TuningItem else read_entry(path, kind, id=name)
         self._entries[folder, name] = entry
         return entry
 
     def _path(self, folder: str, name: str) -> Path:
         path = self.root / folder / f"{name}.yaml"
-        if not is_file(path):
+        if "/" in name or not is_file(path):
             what = f"The catalogue has no {folder.rstrip('s').replace('/', ' ')} {name}."
             raise UnknownIdError(f"infra/catalog/{folder}", what, nearest(name, self.ids(folder)))
         return path
@@ -246,9 +271,12 @@ def _read_conditions(path: Path) -> Applies:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.startswith("applies: "):
-                return Applies.model_validate(parse_yaml(line)["applies"])
-    where = f"infra/catalog/recipes/{path.name}"
-    raise CatalogueError(where, "No line says `applies: {…}`.", "Write it, as one line.")
+                try:
+                    return Applies.model_validate(parse_yaml(line)["applies"])
+                except (ValidationError, yaml.YAMLError):
+                    read_entry(path, Recipe, id=path.stem)  # every problem of the file
+    what = "No line says `applies: {…}`, whole."
+    raise catalogue_error(path, what, "Write it, as one line.")
 
 
 def _applies(when: Applies, combination: Combination) -> bool:
@@ -262,6 +290,7 @@ def _applies(when: Applies, combination: Combination) -> bool:
         and _one_of(combination.role, when.roles)
         and _one_of(combination.tensor_parallel, when.tensor_parallel)
         and (over_hosts is None or over_hosts == combination.data_parallel_over_hosts)
+        and (when.draft is None or when.draft == combination.draft)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infra.catalog.fields import FieldCatalogue, read_fields
+from infra.catalog.files import read_json
 from infra.catalog.flags import FlagCatalogue, read_flags
 
 # sglang srt/environ.py@0.5.8 to 0.5.23: what its classes of variables read; any other value is passed over.
@@ -206,5 +206,15 @@ def _several(row: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
 
 @lru_cache(maxsize=32)
 def read_package(path: Path) -> PackageCatalogue:
-    """A catalogue file."""
-    return PackageCatalogue(json.loads(path.read_text(encoding="utf-8")))
+    """A catalogue file.
+
+    Raises:
+        CatalogueError: it is not there, or no such document.
+    """
+    return read_json(path, _package)
+
+
+def _package(document: Any) -> PackageCatalogue:
+    package = PackageCatalogue(document)
+    _ = package.package, package.version  # what every document of a package says
+    return package

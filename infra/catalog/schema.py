@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
-from infra.catalog.access import EngineAccess, RouterAccess
+from infra.catalog.access import EngineAccess
 from infra.catalog.sourced import Entry, SourcedEntry
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
@@ -153,9 +153,13 @@ class Checkpoint(SourcedEntry):
         revision: commit of the hub's repository; argument vectors carry `<path>/<id>/<revision>`.
         size_bytes: all weight files on disk.
         expert_bytes: the part of `size_bytes` that lies in routed experts.
+        linear_bytes: of a parameter of attention (but `kv_b`), dense layers and shared experts.
         generations: accelerator generations whose kernels read this quantisation.
         flags: engine flags that the weights themselves need.
         architecture: of its config.json, as engines register it.
+        thinking_off: what its chat template takes (`chat_template_kwargs`) to answer without a thought; {} where it
+            always thinks, or never.
+        has_random_weights: they mean nothing, and no answer is known.
     """
 
     id: StrictStr = ""
@@ -165,6 +169,7 @@ class Checkpoint(SourcedEntry):
     revision: StrictStr
     size_bytes: StrictInt
     expert_bytes: StrictInt = 0
+    linear_bytes: StrictInt = 2
     num_files: StrictInt = 64
     quantization: Quantization
     generations: tuple[Generation, ...]
@@ -175,6 +180,8 @@ class Checkpoint(SourcedEntry):
     served_model_name: StrictStr | None = None
     flags: dict[Literal["vllm", "sglang"], dict[StrictStr, FlagData]] = Field(default_factory=dict)
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+    thinking_off: dict[StrictStr, StrictBool] = Field(default_factory=dict)
+    has_random_weights: StrictBool = False
     features: dict[Literal["tools", "reasoning", "vision", "prefix-caching"], FeatureFlags] = Field(
         default_factory=dict
     )
@@ -184,7 +191,11 @@ class Image(Entry):
     """A container image for some accelerators.
 
     Args:
-        entrypoint: what the image starts by itself, () for a shell or nothing.
+        entrypoint: the program that the image starts by itself, with what follows as its arguments; () where it
+            becomes whatever follows: then its own entry point stays, for what it prepares (`set_env.sh`).
+        shell: what `~/.bashrc` of the image puts before LD_LIBRARY_PATH and LD_PRELOAD. Only an interactive shell
+            reads that file, so every other start has to be given the same.
+        network: of `networks/`, whose libraries the image has; chosen where processes reach other hosts over it.
         verified: whether the tag was seen in a registry or a vendor's page.
         digest: what the registry calls what the tag means (of all architectures together); None where it is not known.
     """
@@ -192,9 +203,12 @@ class Image(Entry):
     reference: StrictStr
     accelerators: tuple[StrictStr, ...]
     entrypoint: tuple[StrictStr, ...] = ()
+    network: Literal["efa"] | None = None
     verified: StrictBool
     digest: StrictStr | None = None
-    jemalloc: StrictStr | None = None
+    shell: dict[Literal["LD_LIBRARY_PATH", "LD_PRELOAD"], EnvironmentValue] = Field(
+        default_factory=dict
+    )
 
 
 class PlainImage(SourcedEntry):
@@ -219,6 +233,7 @@ class Release(SourcedEntry):
         env: variables that every process of this release gets.
         chat_templates: built-in names that its flag takes beside a path; () where it takes paths alone.
         access: whom its server lets in; None for vllm-ascend, whose server is that of its vllm.
+        compile_caches: by vendor, the variables that say where what it compiles is kept, and a folder for each.
     """
 
     id: StrictStr = ""
@@ -234,32 +249,12 @@ class Release(SourcedEntry):
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     chat_templates: tuple[StrictStr, ...] = ()
     access: EngineAccess | None = None
+    compile_caches: dict[Vendor, dict[StrictStr, StrictStr]] = Field(default_factory=dict)
 
     @property
     def family(self) -> Family:
         """Whose flags the engine speaks."""
         return "sglang" if self.engine == "sglang" else "vllm"
-
-
-class RouterRelease(SourcedEntry):
-    """`routers/<name>.yaml`: the pinned release of a router.
-
-    Args:
-        package: wheel and version, installed into a virtual environment on the router's host;
-            None when the program ships inside the engine's image.
-        engines: whose API it speaks.
-        needs_disaggregation: whether it serves prefill and decode only.
-        program: what starts it, with the path inside the environment or image.
-    """
-
-    id: StrictStr = ""
-    version: StrictStr
-    package: StrictStr | None = None
-    flags_catalogue: StrictStr | None = None
-    engines: tuple[StrictStr, ...]
-    needs_disaggregation: StrictBool
-    program: tuple[StrictStr, ...]
-    access: RouterAccess
 
 
 NeedsKind = Literal["live", "engine-restart", "drain", "reboot"]
@@ -361,6 +356,7 @@ class Applies(Entry):
     roles: tuple[Literal["prefill", "decode", "unified"], ...] = ()
     tensor_parallel: tuple[StrictInt, ...] = ()
     data_parallel_over_hosts: StrictBool | None = None
+    draft: StrictBool | None = None
 
 
 class Decision(Entry):

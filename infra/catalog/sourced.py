@@ -4,6 +4,12 @@ from datetime import date
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+
+def told(field: str, what: str, fix: str) -> PydanticCustomError:
+    """What a whole map's validator raises: the key that it is told at, what is wrong, and the fix."""
+    return PydanticCustomError("told", "{what}", {"field": field, "what": what, "fix": fix})
 
 
 class Entry(BaseModel):
@@ -32,9 +38,10 @@ class SourcedEntry(Entry):
         covered = {key for source in self.sources for key in source.covers}
         facts = self.model_fields_set - {"summary", "sources", "id"}
         if missing := sorted(facts - covered):
-            message = f"no source covers {', '.join(missing)}"
-            raise ValueError(message)
+            what = f"No source covers {', '.join(missing)}"
+            fix = "Name each under `covers` of the source that it was read in."
+            raise told(missing[0], what, fix)
         if unknown := sorted(covered - facts):
-            message = f"sources cover keys that are not there: {', '.join(unknown)}"
-            raise ValueError(message)
+            what = f"Sources cover keys that are not there: {', '.join(unknown)}"
+            raise told("sources", what, "Take them out of `covers`, or write them.")
         return self

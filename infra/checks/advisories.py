@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from infra.catalog.advisories import (
     Advisory,
     Condition,
     advisories_of,
+    known_key,
     package_of,
-    release_key,
 )
 from infra.checks.entrances import engines_have_key
 from infra.checks.view import Finding, PlanView
@@ -22,16 +22,21 @@ def no_known_holes(view: PlanView) -> Iterator[Finding]:
     met = [each for each in advisories_of(package, version) if _is_met(each.when, view)]
     if met:
         holes = "; ".join(f"{each.id}: {each.what}" for each in met)
-        fixes = dict.fromkeys(filter(None, [_upgrade(met), *(each.fix for each in met)]))
+        upgrade = _upgrade(met, view.catalog.releases(package))
+        fixes = dict.fromkeys(filter(None, [*upgrade, *(each.fix for each in met)]))
         what = f"{package} {version} has published holes that this plan meets. {holes}."
         yield Finding(field="engine.version", what=what, fix=" ".join(fixes))
 
 
-def _upgrade(met: list[Advisory]) -> str:
-    """The release that mends all that is mended."""
-    bounds = [(release_key(each.before or each.through or ""), each.mended) for each in met]
-    known = [(key, words) for key, words in bounds if key is not None and words is not None]
-    return f"Take {max(known)[1]}." if known else ""
+def _upgrade(met: list[Advisory], releases: Iterable[str]) -> Iterator[str]:
+    """The release that mends all that is mended, and what none does."""
+    mending = {each.id: each.mended(releases) for each in met}
+    known = [version for version in mending.values() if version is not None]
+    if known:
+        yield f"Take {met[0].package} {max(known, key=known_key)} or later."
+    unmended = [name for name, version in mending.items() if version is None]
+    if unmended:
+        yield f"No fixed release is known for {', '.join(unmended)}."
 
 
 def _is_met(when: Condition, view: PlanView) -> bool:

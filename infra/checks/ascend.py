@@ -266,6 +266,22 @@ def kv_ports_recommended(view: PlanView) -> Iterator[Finding]:
             yield _about(process, "kv-transfer-config", what, f"Use {high} or above.")
 
 
+def decode_has_hosts_of_its_own(view: PlanView) -> Iterator[Finding]:
+    """Prefill and decode of a large model are on more than one host each way: the guide advises against 1P1D."""
+    hosts = {
+        role: {p.host for p in view.engines if p.role == role} for role in ("prefill", "decode")
+    }
+    if view.checkpoint is None or view.checkpoint.shape is None:
+        return
+    if [len(found) for found in hosts.values()] == [1, 1]:
+        what = (
+            f"One prefill host and one decode host: beside {view.checkpoint.id} their memory is too small for many "
+            "requests, and its guide advises against 1P1D."
+        )
+        fix = "Use two prefill replicas, and one decode replica over two hosts, as a3-2p1d does."
+        yield Finding(field="roles.decode.data_parallel", what=what, fix=fix)
+
+
 def _kv_listeners(view: PlanView) -> Iterator[tuple[Process, int, int, int]]:
     """(process, first port, last port, devices of its host) of every Mooncake listener on Ascend."""
     devices = {host.name: host.num_devices for host in view.plan.hosts}

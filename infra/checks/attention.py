@@ -13,6 +13,7 @@ from infra.checks.attention_choice import (
     NO_HOPPER,
     NO_KV_DTYPE,
     PLATFORMS,
+    ROCM_COMPARES_NOTHING,
     Choice,
     chosen_backend,
     named_backend,
@@ -124,7 +125,9 @@ def backend_takes_settings(view: PlanView) -> Iterator[Finding]:
         choice = chosen_backend(view, process)
         if choice is not None and not choice.name:
             yield _nothing_left(view, process, choice)
-        yield from _without_log_sum_exp(view, process, name or (choice.name if choice else ""))
+        served_by = name or (choice.name if choice else "")
+        yield from _without_log_sum_exp(view, process, served_by)
+        yield from _fp8_in_old_triton(view, process, served_by)
 
 
 def _nothing_left(view: PlanView, process: Process, choice: Choice) -> Finding:
@@ -155,6 +158,23 @@ def _refused_when_named(
     if NO_HOPPER in against:
         what = f"{asked} computes dense attention on Hopper alone; {view.accelerator(process).id} is none."
         yield _finding(process, "--attention-backend", what, "Leave it out: the engine chooses.")
+
+
+def _fp8_in_old_triton(view: PlanView, process: Process, name: str) -> Iterator[Finding]:
+    """FP8 KV on Triton's latent attention, where ROCm holds no KV type against a back end: no worker starts."""
+    dtype = str(view.flags(process).get("kv-cache-dtype") or "auto")
+    is_rocm = view.accelerator(process).vendor == "amd" and view.is_among(ROCM_COMPARES_NOTHING)
+    if name == "TRITON_MLA" and is_rocm and dtype.startswith("fp8"):
+        block = view.flags(process).get("block-size", "auto")
+        why = (
+            "asked for as attention-backend"
+            if named_backend(view, process)
+            else f"taken with --block-size {block}"
+        )
+        what = f"{name} of {_release(view)}, {why}, has no FP8 KV cache: "
+        what += f"with --kv-cache-dtype {dtype} no worker starts."
+        fix = "Leave it out, or take vLLM 0.18.0 or later, whose TRITON_MLA reads it."
+        yield _finding(process, "--kv-cache-dtype", what, fix)
 
 
 def _without_log_sum_exp(view: PlanView, process: Process, name: str) -> Iterator[Finding]:

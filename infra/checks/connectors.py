@@ -12,6 +12,13 @@ from infra.plan.process import Process
 
 MULTI = "MultiConnector"
 CONFIG_CLASS = "KVTransferConfig"
+# Plugins of NIXL (ai-dynamo/nixl src/plugins, and Mooncake's and UCCL's own); one without a name is a KeyError.
+NIXL_BACKENDS = frozenset(
+    {
+        "UCX", "LIBFABRIC", "GDS", "GDS_MT", "POSIX", "OBJ", "GUSLI", "GPUNETIO", "AZURE_BLOB", "INFINIA", "HF3FS",
+        "Mooncake", "UCCL",
+    }
+)  # fmt: skip
 
 
 def connector_known(view: PlanView) -> Iterator[Finding]:
@@ -55,6 +62,12 @@ def _problems(
         what = f"{release} has no connector {name}{inside}."
         fix = f"Use one of {', '.join(sorted(known))}, or name its kv_connector_module_path."
         yield what, fix
+    if str(name).startswith("Nixl"):
+        backends = as_map(config.get("kv_connector_extra_config")).get("backends")
+        for backend in backends if isinstance(backends, list | tuple) else ():
+            if backend not in NIXL_BACKENDS:
+                what = f"NIXL has no plugin {backend} (backends{inside})."
+                yield what, f"Use one of {', '.join(sorted(NIXL_BACKENDS))}."
     if name == MULTI:
         yield from _inner_problems(view, as_map(config.get("kv_connector_extra_config")))
 

@@ -41,15 +41,15 @@ def edge_secrets_are_there(view: PlanView) -> Iterator[Finding]:
 
 def edge_tls_is_said(view: PlanView) -> Iterator[Finding]:
     """On a public address somebody has decided about TLS."""
-    for edge in _public_edges(view, "unsaid"):
-        what = f"{edge.id} serves on a public address, and nothing says whether it speaks TLS."
+    for edge, where in _public_edges(view, "unsaid"):
+        what = f"{edge.id} serves on {where}, and nothing says whether it speaks TLS."
         yield Finding(field="edge", what=what, fix=f"{_GIVE}, or `tls: none`.", process=edge.id)
 
 
 def edge_is_not_in_clear(view: PlanView) -> Iterator[Finding]:
     """On a public address nobody on the way reads keys, prompts and answers."""
-    for edge in _public_edges(view, "none"):
-        what = f"{edge.id} serves without TLS on a public address: keys, prompts and answers travel in the clear."
+    for edge, where in _public_edges(view, "none"):
+        what = f"{edge.id} serves without TLS on {where}: keys, prompts and answers travel in the clear."
         fix = f"{_GIVE}, or give the host a private address."
         yield Finding(field="edge.tls", what=what, fix=fix, process=edge.id)
 
@@ -68,15 +68,19 @@ def edge_is_not_passed_by(view: PlanView) -> Iterator[Finding]:
             return
 
 
-def _public_edges(view: PlanView, tls: str) -> Iterator[Process]:
+def _public_edges(view: PlanView, tls: str) -> Iterator[tuple[Process, str]]:
+    """Edges on a public address, and in words where; in a cluster a Service has the address, and no other network."""
+    if view.plan.edge is None or view.plan.edge.tls != tls or view.plan.platform in KUBERNETES:
+        return
     for process in view.plan.processes:
-        is_meant = view.plan.edge is not None and view.plan.edge.tls == tls
-        if process.kind == "edge" and is_meant and _is_public(view.addresses[process.host]):
-            yield process
+        where = _where(view.addresses[process.host]) if process.kind == "edge" else None
+        if where is not None:
+            yield process, where
 
 
-def _is_public(address: str) -> bool:
+def _where(address: str) -> str | None:
+    """A public address in words, or a name that may be of one; None for any other address."""
     try:
-        return ipaddress.ip_address(address).is_global
+        return "a public address" if ipaddress.ip_address(address).is_global else None
     except ValueError:
-        return False  # a name, or an expression that a pod expands
+        return None if address == "localhost" else f"{address}, which may be a public address"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
+from infra.checks.apart import is_loopback
 from infra.checks.view import Finding, PlanView
+from infra.plan.process import Process
 
 # What makes vLLM and SGLang serve TLS, or a Unix socket in place of a port (vllm entrypoints/openai/api_server.py,
 # sglang srt/entrypoints/http_server.py: handed to uvicorn).
@@ -16,14 +17,18 @@ SOCKET = "uds"
 def endpoint_reachable(view: PlanView) -> Iterator[Finding]:
     """What a router dials at a host's address does not listen on that host's loopback alone."""
     served = {claim.place: claim.process for claim in view.http_claims}
+    hosts = set(view.addresses.values())
     told: set[str] = set()
     for router in view.routers:
         for dial in view.readings[router.id].dials:
             process = served.get((dial.address, dial.port))
-            if process is None or process.id in told or _is_loopback(dial.address):
+            is_known = process is not None
+            if process is None and dial.address not in hosts:
+                process = _sure_to_be_meant(view, dial.port)
+            if process is None or process.id in told or is_loopback(dial.address):
                 continue
             host = str(view.in_effect(process, "host") or "")
-            if _is_loopback(host):
+            if is_loopback(host):
                 told.add(process.id)
                 by = "" if "host" in view.flags(process) else " by default"
                 what = f"{process.id} listens on {host}{by}, and {router.id} dials {dial.address}:{dial.port}."
@@ -33,7 +38,15 @@ def endpoint_reachable(view: PlanView) -> Iterator[Finding]:
                     what=what,
                     fix=fix,
                     process=process.id,
+                    holds_anywhere=not is_known,
                 )
+
+
+def _sure_to_be_meant(view: PlanView, port: int) -> Process | None:
+    """Some process behind an address that no host is known to have: each with that port listens on loopback."""
+    found = [claim.process for claim in view.http_claims if claim.place[1] == port]
+    is_sure = all(is_loopback(str(view.in_effect(each, "host") or "")) for each in found)
+    return found[0] if found and is_sure else None
 
 
 def endpoint_plain(view: PlanView) -> Iterator[Finding]:
@@ -49,14 +62,3 @@ def endpoint_plain(view: PlanView) -> Iterator[Finding]:
         fix = "Remove it: encrypt before the router, with `ingress` or a proxy of your own."
         field = f"roles.{process.role}.flags.{name}"
         yield Finding(field=field, what=what, fix=fix, process=process.id)
-
-
-def _is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    if ":" not in address and not address.startswith("127."):
-        return False  # of ten thousand addresses hardly one is looked at closer
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False  # a name, or an expression that a pod expands

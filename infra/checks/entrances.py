@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from infra.catalog.access import EngineAccess
 from infra.catalog.read_releases import read_release
 from infra.checks.view import Finding, PlanView
 from infra.engines.credentials import credentials_of
+from infra.engines.routers import LOOPBACK
 from infra.plan.process import Process
 from infra.spec.stack import KUBERNETES
 
@@ -61,11 +62,33 @@ def engines_have_key(view: PlanView) -> bool:
 
 
 def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
-    """The processes that clients dial, where the dial is as open as that and anybody is let in."""
+    """The processes that clients dial, where the dial is as open as that and anybody is let in; one engine for all.
+
+    Behind routers that nobody comes through, engines are dialled, too: whoever reaches their ports goes round.
+    """
     if _asks_at_the_door(view):
         return
-    for process in view.routers or view.leaders[:1]:
+    open_routers = [
+        process
+        for process in view.routers
+        if _reach(view, process) is not None and _who_is_let_in(view, process) is not None
+    ]
+    if open_routers:
+        yield from (process for process in open_routers if _reach(view, process) == reach)
+        return
+    for process in _engines_behind(view) if view.routers else view.plan.entrances:
         if _reach(view, process) == reach and _who_is_let_in(view, process) is not None:
+            yield process
+            return
+
+
+def _engines_behind(view: PlanView) -> Iterator[Process]:
+    """Engines behind a router that other hosts may dial; a load balancer passes on to the router alone."""
+    if view.plan.platform in KUBERNETES:
+        return
+    for process in view.engines:
+        is_served = process.endpoint is not None and LOOPBACK not in process.endpoint
+        if is_served and not is_stand_in(view.addresses[process.host]):
             yield process
 
 
@@ -79,7 +102,7 @@ def _reach(view: PlanView, process: Process) -> Reach | None:
     spec = view.surroundings.spec
     if view.plan.platform in KUBERNETES:
         return "open"
-    if view.plan.firewall is not None and not any(map(_is_everybody, view.plan.firewall.clients)):
+    if view.plan.firewall is not None and not _are_everybody(view.plan.firewall.clients):
         return None  # its network is closed to all but the clients that are named
     text = view.addresses[process.host]
     if is_stand_in(text):
@@ -93,8 +116,14 @@ def _reach(view: PlanView, process: Process) -> Reach | None:
     return "public" if address.is_global else "open"
 
 
-def _is_everybody(network: str) -> bool:
-    return ipaddress.ip_network(network).prefixlen == 0
+def _are_everybody(networks: Iterable[str]) -> bool:
+    """Whether networks hold all addresses of a kind, be it in halves."""
+    found = [ipaddress.ip_network(each) for each in networks]
+    v4 = [each for each in found if isinstance(each, ipaddress.IPv4Network)]
+    v6 = [each for each in found if isinstance(each, ipaddress.IPv6Network)]
+    return any(each.prefixlen == 0 for each in ipaddress.collapse_addresses(v4)) or any(
+        each.prefixlen == 0 for each in ipaddress.collapse_addresses(v6)
+    )
 
 
 def is_stand_in(text: str) -> bool:

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infra.catalog.schema import Vendor
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
+from infra.plan.process import Process
 
-# vllm distributed/device_communicators/all2all.py@0.22.1: what each back end is built on.
+# vllm distributed/device_communicators/all2all.py@0.22.1, sglang docs/advanced_features/expert_parallelism.md: what
+# each back end is built on.
 BACKEND_VENDORS: tuple[tuple[str, Vendor], ...] = (
     ("deepep", "nvidia"),
     ("flashinfer", "nvidia"),
     ("nixl_ep", "nvidia"),
     ("moonep", "nvidia"),
+    ("megamoe", "nvidia"),
+    ("pplx", "nvidia"),
     ("mori", "amd"),
+    ("ascend_", "ascend"),
 )
+# By the engine's own spelling: what the engine names the transport by.
+TRANSPORT_FLAGS = ("all2all-backend", "moe-a2a-backend")
 OVERLAPPING = ("deepep_low_latency", "deepep_high_throughput")
 
 
 def all2all_backend_runs(view: PlanView) -> Iterator[Finding]:
     """The transport between experts is built for the accelerator."""
     for process in view.variants:
-        backend = str(view.flags(process).get("all2all-backend") or "")
-        needed = next((v for name, v in BACKEND_VENDORS if backend.startswith(name)), None)
+        flags = view.flags(process)
+        name = next((flag for flag in TRANSPORT_FLAGS if flags.get(flag)), "")
+        backend = str(flags.get(name) or "")
+        needed = next((v for start, v in BACKEND_VENDORS if backend.startswith(start)), None)
         accelerator = view.accelerator(process)
         if needed is not None and accelerator.vendor != needed:
-            what = f"all2all-backend {backend} needs {needed} devices; {accelerator.id} is {accelerator.vendor}."
-            fix = "Leave it out: allgather_reducescatter runs on every accelerator."
-            field = f"roles.{process.role}.flags.all2all-backend"
+            what = f"{name} {backend} needs {needed} devices; {accelerator.id} is {accelerator.vendor}."
+            fix = "Leave it out: the default runs on every accelerator."
+            field = f"roles.{process.role}.flags.{name}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
@@ -46,7 +56,7 @@ def overlapped_batches_transport(view: PlanView) -> Iterator[Finding]:
 
 
 def expert_balancing_possible(view: PlanView) -> Iterator[Finding]:
-    """Expert load balancing needs expert parallelism over more than one device, and no Ascend device."""
+    """Balanced experts, copies among them, are shared evenly by more than one device, and by no Ascend device."""
     for process in view.variants:
         flags, field = view.flags(process), f"roles.{process.role}.flags.enable-eplb"
         redundant = as_int(as_map(flags.get("eplb-config")).get("num_redundant_experts"), 0)
@@ -64,5 +74,105 @@ def expert_balancing_possible(view: PlanView) -> Iterator[Finding]:
         elif devices <= 1:
             what = "EPLB needs tensor or data parallelism above 1."
             fix = "Remove enable-eplb."
+        else:
+            what, fix = _uneven(view, redundant, devices, "num_redundant_experts")
         if what:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def sglang_experts_even(view: PlanView) -> Iterator[Finding]:
+    """SGLang's experts, copies among them, are shared evenly by the devices of --ep-size."""
+    flag = "ep-num-redundant-experts"
+    for process in view.variants:
+        flags = view.flags(process)
+        copies = as_int(flags.get(flag), 0)
+        # a transport between experts takes all devices; joining later has a layout of its own
+        sharing = "tensor" if flags.get("moe-a2a-backend", "none") != "none" else "expert"
+        devices = view.size(process, f"{sharing}-parallel-size")
+        if copies and not flags.get("elastic-ep-join-mode"):
+            what, fix = _uneven(view, copies, devices, f"--{flag}")
+            if what:
+                field = f"roles.{process.role}.flags.{flag}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _uneven(view: PlanView, copies: int, devices: int, told_by: str) -> tuple[str, str]:
+    """(what is wrong, fix) where experts and their copies cannot be shared evenly; empty where they can."""
+    shape = view.checkpoint.shape if view.checkpoint else None
+    if shape is None or (shape.num_experts + copies) % devices == 0:
+        return "", ""
+    what = f"{shape.num_experts} experts and {copies} copies are not shared evenly by {devices} devices ({told_by})."
+    fewest = -shape.num_experts % devices
+    return what, f"Use {fewest}, or {fewest} and a multiple of {devices}."
+
+
+# Of each low-latency transport of SGLang that takes no more tokens than its buffer holds, and does not look before: the
+# variable that sizes the buffer, tokens per rank (srt/layers/moe/token_dispatcher/{deepep,mooncake,nixl}.py@0.5.9,
+# 0.5.14, 0.5.16, 0.5.23). pplx, mori, flashinfer and deepep_v2 look by themselves (arg_groups/moe_hook.py@0.5.23).
+DISPATCH_BUFFERS: Mapping[str, str] = {
+    "deepep": "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK",
+    "mooncake": "SGLANG_MOONCAKE_EP_NUM_MAX_DISPATCH_TOKENS_PER_RANK",
+    "nixl": "SGLANG_NIXL_EP_NUM_MAX_DISPATCH_TOKENS_PER_RANK",
+}
+# Releases that sgl-project/sglang#29942 saw end at so many drafts; a published command for 0.5.8 goes past them.
+VERIFIES_WIDE = releases_of("sglang", since="0.5.16")
+DEFAULT_BUFFER, LARGEST_BUFFER = 128, 1024
+DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
+# DeepGEMM's kernel moves the tokens itself, and the transport's buffer is not used.
+MEGA_MOE = "SGLANG_OPT_USE_DEEPGEMM_MEGA_MOE"
+
+
+def dispatch_buffers_hold(view: PlanView) -> Iterator[Finding]:
+    """What SGLang hands to a low-latency transport at once fits the buffer that its variable sizes."""
+    for process in view.variants:
+        flags, env = view.flags(process), process.env
+        backend, mode = str(flags.get("moe-a2a-backend") or ""), flags.get("deepep-mode")
+        name = DISPATCH_BUFFERS.get(backend)
+        if name is None or env.get(MEGA_MOE, "0") not in ("", "0", "false", "False"):
+            continue
+        holds = as_int(env.get(name), DEFAULT_BUFFER)
+        field = f"roles.{process.role}.env.{name}"
+        if holds > LARGEST_BUFFER:
+            what = f"{name} is {holds}; the kernels count no more than {LARGEST_BUFFER}."
+            fix = f"Use at most {LARGEST_BUFFER}, and smaller batches per rank."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+            continue
+        for flag, tokens, words in _handed_over(view, process):
+            if tokens > holds:
+                told = "" if name in env else " by default"
+                way = f"moe-a2a-backend {backend}" + (f", deepep-mode {mode}" if mode else "")
+                what = (
+                    f"{words} {tokens} tokens on each rank, and {name} is {holds}{told}: the transport ends "
+                    f"the engine at more ({way})."
+                )
+                fix = f"Raise {name} to {tokens}, or lower --{flag}."
+                if tokens > LARGEST_BUFFER:
+                    fix = f"Lower --{flag}: {LARGEST_BUFFER} is the most that {name} may be."
+                yield Finding(
+                    field=f"roles.{process.role}.flags.{flag}",
+                    what=what,
+                    fix=fix,
+                    process=process.id,
+                )
+
+
+def _handed_over(view: PlanView, process: Process) -> Iterator[tuple[str, int, str]]:
+    """(flag, tokens per rank, in words) of batches that go the low-latency way: decode's, and with that mode all."""
+    flags = view.flags(process)
+    mode = str(flags.get("deepep-mode") or "auto")
+    ranks = view.size(process, "data-parallel-size") if flags.get("enable-dp-attention") else 1
+    share = view.attention_tensor(process)
+    # a batch that is verified has all drafts of each request (decode_cuda_graph_runner.py@0.5.16, captured_req_width)
+    drafts = 1
+    if flags.get("speculative-algorithm") and view.is_among(VERIFIES_WIDE):
+        drafts = max(as_int(flags.get("speculative-num-draft-tokens"), 1), 1)
+    listed = flags.get("cuda-graph-bs")  # these, and no others up to a largest
+    sizes = [as_int(each, 0) for each in (listed if isinstance(listed, (list, tuple)) else ())]
+    graphs = max(sizes, default=as_int(flags.get("cuda-graph-max-bs"), 0))
+    if flags.get("max-running-requests") is not None:
+        graphs = min(graphs, as_int(flags.get("max-running-requests"), graphs) // ranks)
+    if mode != "normal" and process.role != "prefill" and not flags.get("disable-cuda-graph"):
+        yield "cuda-graph-max-bs", graphs * drafts // share, "The largest captured batch has"
+    if mode == "low_latency" and process.role != "decode":
+        chunk = as_int(flags.get("chunked-prefill-size"), DEFAULT_CHUNK)
+        yield "chunked-prefill-size", chunk // ranks // share, "A chunk of a prompt has"

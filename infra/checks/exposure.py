@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_map
 from infra.engines.credentials import SECRET_OF_VARIABLE, TAKEN_SECRETS, credentials_of
-from infra.engines.recognition import recognise
+from infra.engines.recognition import CODE_FILE_FLAGS, recognise
 from infra.plan.edge import CERTIFICATE, FIELDS
+from infra.plan.grammar import shown
+from infra.plan.host_environment import brings_code, is_anybodys, is_roots
 from infra.plan.host_mounts import mount_refusal
 from infra.plan.process import Process
+from infra.plan.resolve import weights_on_host
+from infra.spec.weights_source import HUB_SECRETS
 
 MOVING = ("main", "master", "latest", "HEAD")
 # Names of variables that hold a secret; an imported recipe's values are masked before.
 SECRET_VARIABLE = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)$")
 MASKED = "***"
+# Flags that name a checkpoint, or a part of one, whose code --trust-remote-code runs; those whose words may name code
+# (transformers dynamic_module_utils.py: auto_map "REPOSITORY--MODULE.CLASS"; vllm config/model.py@0.22.1; sglang
+# server_args.py@0.5.9).
+_MODEL_FLAGS = (
+    "model",
+    "model-path",
+    "tokenizer",
+    "tokenizer-path",
+    "hf-config-path",
+    "speculative-draft-model-path",
+)
+_OVERRIDES = ("hf-overrides", "json-model-override-args", "speculative-config")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def media_path_narrow(view: PlanView) -> Iterator[Finding]:
@@ -71,6 +90,46 @@ def host_runs_what_is_known(view: PlanView) -> Iterator[Finding]:
             yield Finding(field="argv", what=what, fix=fix, process=process.id)
 
 
+def host_environment_is_plain(view: PlanView) -> Iterator[Finding]:
+    """What a plan from elsewhere starts on a host without a container gets no code by a variable or a plugin's file.
+
+    What a stack's own author writes in it is the author's: whoever can write it can start anything anyway.
+    """
+    if view.surroundings.spec is not None:
+        return
+    told: set[tuple[str, str, str]] = set()
+    for process in view.plan.processes:
+        if not _is_on_host(view, process):
+            continue
+        for name, value in (*process.env.items(), *process.env_prepend.items()):
+            key = (process.role, name, value)
+            if key not in told and brings_code(name, value):
+                told.add(key)
+                what = (
+                    f"{name}={shown(value)} has {process.id} run code on the host itself, "
+                    "from a place that is not the host's own packages."
+                )
+                fix = f"Remove {name}, or name what lies in /usr, /lib or /opt."
+                field = f"roles.{process.role}.env.{name}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+    for process in view.variants if view.plan.runtime == "native" else ():
+        for name in CODE_FILE_FLAGS:
+            file = view.flags(process).get(name)
+            if isinstance(file, str) and not is_roots(file):
+                what = f"--{name} {shown(file)} has {process.id} run what that file says on the host itself."
+                fix = f"Remove --{name}, or name what lies in /usr, /lib or /opt."
+                field = f"roles.{process.role}.flags.{name}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _is_on_host(view: PlanView, process: Process) -> bool:
+    """Whether a process runs without a container, as a unit of the host."""
+    if view.plan.runtime == "native" or process.kind == "edge":
+        return True
+    router = view.catalog.router_of(process.argv) if process.kind == "router" else None
+    return router is not None and router.package is not None
+
+
 def remote_code_pinned(view: PlanView) -> Iterator[Finding]:
     """Code that comes with a checkpoint comes at a pinned revision."""
     for process in view.variants:
@@ -85,6 +144,45 @@ def remote_code_pinned(view: PlanView) -> Iterator[Finding]:
             what = f"--trust-remote-code runs code of {model}, and its revision {moving} is a branch that moves."
             fix = "Pin a commit: weights.revision in a stack, --revision in a command."
             yield Finding(field="weights.revision", what=what, fix=fix, process=process.id)
+
+
+def host_runs_pinned_models(view: PlanView) -> Iterator[Finding]:
+    """A plan from elsewhere runs a checkpoint's code on a host itself where it lies in the weights, pinned."""
+    if view.surroundings.spec is not None or view.plan.runtime != "native":
+        return
+    for process in view.variants:
+        flags = view.flags(process)
+        if not flags.get("trust-remote-code"):
+            continue
+        for flag in _OVERRIDES:
+            if "auto_map" in str(flags.get(flag) or ""):
+                what = f"--{flag} names an auto_map: {process.id} would run code of its choice on the host itself."
+                field = f"roles.{process.role}.flags.{flag}"
+                fix = f"Take auto_map out of --{flag}."
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+        draft = as_map(flags.get("speculative-config")).get("model")
+        sources = {flag: flags.get(flag) for flag in _MODEL_FLAGS} | {"speculative-config": draft}
+        for flag, model in sources.items():
+            if isinstance(model, str) and model and not _is_pinned_here(view, process, model):
+                what = (
+                    f"--trust-remote-code has {process.id} run code of {shown(model)} (--{flag}) on the host "
+                    "itself, and that is no pinned revision in the plan's weights."
+                )
+                fix = f"Write {view.plan.weights_path}/NAME/COMMIT, or remove --trust-remote-code."
+                field = f"roles.{process.role}.flags.trust-remote-code"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _is_pinned_here(view: PlanView, process: Process, model: str) -> bool:
+    """Whether a checkpoint is a folder of the plan's weights at a commit, or where staging lays a known one."""
+    root = view.plan.weights_path
+    if posixpath.normpath(model) != model or not model.startswith(f"{root.rstrip('/')}/"):
+        return False
+    known = (each for each in (view.checkpoint, view.draft(process)) if each is not None)
+    return not is_anybodys(root) and (
+        _COMMIT.fullmatch(posixpath.basename(model)) is not None
+        or model in {weights_on_host(each, root, None).path for each in known}
+    )
 
 
 def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
@@ -129,6 +227,7 @@ def secrets_are_taken(view: PlanView) -> Iterator[Finding]:
     edges = (PurePosixPath(p.argv[0]).name for p in view.plan.processes if p.kind == "edge")
     programs = (engine, *routers, *edges)
     taken = {each.name for program in programs for each in credentials_of(program, secrets)}
+    taken |= set(HUB_SECRETS.values())  # staging takes them
     for name in sorted(secrets.keys() - taken):
         what = f"No process of this plan takes {name}: it is given to nobody."
         fix = f"Remove secrets.{name}; programs take {', '.join(TAKEN_SECRETS)}."
@@ -142,9 +241,10 @@ def secrets_are_taken(view: PlanView) -> Iterator[Finding]:
 
 
 def secret_files_readable(view: PlanView) -> Iterator[Finding]:
-    """A secret's file is there, holds something, and is its owner's alone."""
+    """A secret's file is there, holds what it should, and is its owner's alone."""
     for name, file in view.surroundings.secret_files.items():
-        what, fix = f"The file {file.path} {file.flaw}.", "Put the secret there before `fab up`."
+        what = f"The file {file.path} {file.flaw}."
+        fix = file.fix or "Put the secret there before `fab up`."
         if file.flaw is None:
             what = f"Other users of this machine may read {file.path}."
             fix = f"Type `chmod 600 {shlex.quote(file.path)}`."

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
+from infra.checks.foreign_view import view_recipe
 from infra.checks.judge import find_all
-from infra.checks.needs import COMPILERS_OWN, NEEDS, Need
+from infra.checks.needs import COMPILERS_OWN, NEEDS, OF_ROUTERS, PLACES, Need
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, PlanView, Severity, Surroundings, view_plan
+from infra.checks.view import Finding, Severity
 from infra.engines.command_line import canonical_flag
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
@@ -50,7 +51,51 @@ class Judgement:
 
 
 def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
-    """Every finding about an imported recipe, once per place of the file."""
+    """Every finding about an imported recipe, once per place of the file; of a sweep, of all of its combinations."""
+    if not recipe.others:
+        return _judge_one(recipe, catalog)
+    every = (recipe, *recipe.others)
+    return _together([(each.choice, _judge_one(each, catalog)) for each in every])
+
+
+def _together(each: Sequence[tuple[Mapping[str, str], Judgement]]) -> Judgement:
+    """What is found of a file's deployments; what some combinations of a sweep run without cannot refuse the file.
+
+    A sweep tries combinations, and one that fails ends none of the others: the file is refused where each is. Variants
+    are deployments of their own: the file is refused where one of them is.
+    """
+    found: dict[tuple[str, int | None, str], list[tuple[Mapping[str, str], Problem]]] = {}
+    for choice, judgement in each:
+        for problem in judgement.problems:
+            key = (problem.rule, problem.line, problem.field)
+            found.setdefault(key, []).append((choice, problem))
+    refused: dict[str, bool] = {}
+    for choice, judgement in each:
+        is_bad = any(p.blocks for p in judgement.problems)
+        variant = choice.get("variant", "")
+        refused[variant] = refused.get(variant, True) and is_bad
+    problems = []
+    for rows in found.values():
+        choice, first = rows[0]
+        if len(rows) < len(each):
+            named = ", ".join(f"{name}={value}" for name, value in choice.items())
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            where = f" So with {named}{more} of the {len(each)} combinations of the file."
+            blocks = any(refused[choice.get("variant", "")] and p.blocks for choice, p in rows)
+            severity: Severity = "error" if blocks else "warning"
+            first = replace(first, what=f"{first.what}{where}", severity=severity)
+        problems.append(first)
+    not_judged: dict[str, dict[str, None]] = {}
+    for _, judgement in each:
+        for row in judgement.not_judged:
+            not_judged.setdefault(row.because, {}).update(dict.fromkeys(row.rules))
+    return Judgement(
+        problems=tuple(sorted(problems, key=lambda p: (p.severity, p.line or 0, p.rule))),
+        not_judged=tuple(NotJudged(because=b, rules=tuple(r)) for b, r in not_judged.items()),
+    )
+
+
+def _judge_one(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
     lacking = _lacking(recipe)
     flags = catalog.flags(recipe.facts.release.flags_catalogue)
     places = _Places(recipe, flags)
@@ -61,30 +106,19 @@ def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
             what = _without_process(problem.what, finding)
             found.setdefault((rule, problem.line, problem.field, what), problem)
     problems = sorted(found.values(), key=lambda p: (p.severity, p.line or 0, p.rule))
+    fired = {problem.rule for problem in problems}
+    left = {need: _asking(need, groups) - fired for need, groups in lacking.items()}
     return Judgement(
         problems=tuple(_merged(problems)),
         not_judged=tuple(
-            NotJudged(because=_BECAUSE[need], rules=tuple(r for r in RULES if r in NEEDS[need]))
-            for need in lacking
-            if lacking[need] is None or lacking[need]
+            NotJudged(because=_BECAUSE[need], rules=tuple(r for r in RULES if r in rules))
+            for need, rules in left.items()
+            if rules and (lacking[need] is None or lacking[need])
         ),
     )
 
 
 _Groups = Mapping[Need, frozenset[str] | None]
-
-
-def _view(recipe: ImportedRecipe, version: str, catalog: Catalog) -> PlanView:
-    """The plan as a release of its engine reads it."""
-    plan = recipe.assembled.plan
-    silence_s = {
-        process: seat.launch.container.silence_s
-        for process, seat in recipe.assembled.seats.items()
-        if seat.launch.container is not None and seat.launch.container.silence_s is not None
-    }
-    asked = replace(plan, engine=replace(plan.engine, version=version))
-    around = Surroundings(silence_s=silence_s, named_release=recipe.facts.release_named)
-    return view_plan(asked, catalog, around)
 
 
 def _agreed(
@@ -94,14 +128,14 @@ def _agreed(
     plan = recipe.assembled.plan
     found = [
         (rule, finding)
-        for rule, finding in find_all(_view(recipe, plan.engine.version, catalog))
+        for rule, finding in find_all(view_recipe(recipe, plan.engine.version, catalog))
         if rule not in COMPILERS_OWN and _can_be_judged(rule, finding, lacking, recipe)
     ]
     for release in recipe.facts.judged_on:
         depending = {rule for rule, _ in found if rule in NEEDS["release"]}
         if not depending or release.version == plan.engine.version:
             continue
-        other = _view(recipe, release.version, catalog)
+        other = view_recipe(recipe, release.version, catalog)
         there = {(rule, f.field) for rule in depending for f in RULES[rule].findings(other)}
         found = [row for row in found if row[0] not in depending or (row[0], row[1].field) in there]
     return found
@@ -159,9 +193,19 @@ def _can_be_judged(rule: str, finding: Finding, lacking: _Groups, recipe: Import
         (p.group for p in recipe.assembled.plan.processes if p.id == finding.process), None
     )
     for need, groups in lacking.items():
-        if rule in NEEDS[need] and (groups is None or group is None or group in groups):
+        if need in PLACES and finding.holds_anywhere and not recipe.is_collection:
+            continue
+        if rule in _asking(need, groups) and (groups is None or group is None or group in groups):
             return False
     return True
+
+
+def _asking(need: Need, groups: frozenset[str] | None) -> frozenset[str]:
+    """Rules that cannot be judged for want of something that is unknown of these groups, None for all of them."""
+    rules = NEEDS[need]
+    if need == "whole" and groups is not None and all(g.startswith("router/") for g in groups):
+        rules &= OF_ROUTERS
+    return rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +244,9 @@ class _Places:
                 "warning",
                 f" So on every release from {first} to {last}; nothing names this one.",
             )
+        if facts.is_between_releases:
+            build = f"{facts.release_named} is a build between releases"
+            return "warning", f" So on every release from {first} to {last}; {build}."
         return severity, f" So on {first} and on {last}; {facts.release_named} lies between."
 
     def _seat(self, finding: Finding) -> Seat | None:

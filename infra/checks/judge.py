@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 from infra.catalog.load import Catalog
@@ -13,9 +14,14 @@ from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack
 from infra.spec.nearest import nearest
+from infra.spec.secret_file import lies_beside
+from infra.spec.told_once import role_of, told_once
 
 # What nobody renders or starts, whatever else is wrong with a plan: it says two things, or gives its hosts away.
-NEVER_MADE = ("derived-field", "host-mount", "host-program")
+NEVER_MADE = (
+    "derived-field", "host-mount", "host-program", "host-environment", "host-remote-code",
+    "secret-elsewhere", "token-endpoint", "edge-paths", "edge-secrets",
+)  # fmt: skip
 
 
 def judge_stack(
@@ -34,21 +40,28 @@ def judge_stack(
     """
     around = Surroundings(spec=stack.spec, secret_files=secret_files)
     view = view_plan(plan, catalog, around)
-    found = [_in_stack(rule, finding, stack) for rule, finding in find_all(view)]
-    problems = [*_once_per_field(found), *_unknown_waivers(stack)]
+    role_by_process = {process.id: process.role for process in plan.processes}
+    rows = [
+        (
+            _in_stack(rule, finding, stack),
+            role_of(finding.field) or role_by_process.get(finding.process or ""),
+        )
+        for rule, finding in find_all(view)
+    ]
+    problems = [*_once_per_field(rows), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
 
 
 def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a plan document, errors first."""
-    view = view_plan(plan, catalog)
+    view = _view_document(plan, file, catalog)
     problems = [_in_plan(rule, finding, file) for rule, finding in find_all(view)]
     return tuple(sorted(problems, key=lambda problem: problem.severity))
 
 
 def never_made(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     """What of a plan document is neither rendered nor rehearsed, whatever the other rules say."""
-    view = view_plan(plan, catalog)
+    view = _view_document(plan, file, catalog)
     return tuple(
         _in_plan(name, finding, file)
         for name in NEVER_MADE
@@ -56,30 +69,56 @@ def never_made(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     )
 
 
+def _view_document(plan: Plan, file: str, catalog: Catalog) -> PlanView:
+    """A plan document as rules see it, with where the files of its secrets lie."""
+    elsewhere = (
+        name
+        for name, reference in plan.secrets.items()
+        if "file" in reference and not lies_beside(reference["file"], Path(file))
+    )
+    return view_plan(plan, catalog, Surroundings(secrets_elsewhere=frozenset(elsewhere)))
+
+
+def without_consequences(
+    placing: tuple[Problem, ...], rules: tuple[Problem, ...]
+) -> tuple[Problem, ...]:
+    """All of them, but for what rules miss of a plan because a line of the stack is missing: that line is one mistake.
+
+    Args:
+        placing: problems of resolving and placing the stack.
+        rules: findings about what could be compiled of it all the same.
+    """
+    missing = {problem.field for problem in placing if problem.rule.startswith("missing-")}
+    return (*placing, *(problem for problem in rules if problem.field not in missing))
+
+
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:
     """(rule id, finding) of every rule that holds for the plan's release, in the order of `RULES`."""
     return [(name, finding) for name, rule in RULES.items() for finding in rule.findings(view)]
 
 
-def _once_per_field(found: list[Problem]) -> list[Problem]:
+def _once_per_field(found: list[tuple[Problem, str | None]]) -> list[Problem]:
     """A field that is wrong is wrong on every rank: the first finding speaks for the others."""
     first: dict[tuple[str, str], Problem] = {}
     facts: dict[tuple[str, str], set[str]] = {}
-    for problem in found:
+    roles: dict[tuple[str, str], dict[str | None, None]] = {}
+    for problem, role in found:
         key = (problem.rule, problem.field)
         first.setdefault(key, problem)
         facts.setdefault(key, set()).add(problem.what)
-    return [
-        problem
-        if len(facts[key]) == 1
-        else replace(problem, what=f"{problem.what} (and {len(facts[key]) - 1} more)")
-        for key, problem in first.items()
-    ]
+        roles.setdefault(key, {})[role] = None
+    rows = []
+    for key, problem in first.items():
+        others = len(facts[key]) - 1
+        said = replace(problem, what=f"{problem.what} (and {others} more)") if others else problem
+        # texts of their own name their roles
+        rows += [(said, None if others else role) for role in roles[key]]
+    return told_once(rows)
 
 
 def _in_stack(name: str, finding: Finding, stack: LoadedStack) -> Problem:
     """A finding at the line of the stack that would mend it; waived when the stack says so."""
-    field = _written_field(finding.field, stack)
+    field = stack.written_field(finding.field)
     place = stack.place(field)
     return Problem(
         rule=name,
@@ -103,15 +142,6 @@ def _in_plan(name: str, finding: Finding, file: str) -> Problem:
         fix=finding.fix,
         file=file,
     )
-
-
-def _written_field(field: str, stack: LoadedStack) -> str:
-    """The field itself when the file has it, else the same field under `defaults`, else the field."""
-    parts = field.split(".")
-    if tuple(parts) in stack.places or len(parts) < 3 or parts[0] != "roles":  # noqa: PLR2004 - roles.<role>.<field>
-        return field
-    default = ("defaults", *parts[2:])
-    return ".".join(default) if default in stack.places else field
 
 
 def _unknown_waivers(stack: LoadedStack) -> list[Problem]:

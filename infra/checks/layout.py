@@ -8,35 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
+from infra.engines.memory_flags import MemoryFlags
 from infra.plan.process import Process
 
 # More devices than any group is wide.
 MAX_WIDTH = 4_096
-# Equal on all ranks: vLLM hashes every ParallelConfig field but ranks, addresses, ports, nodes, executors and back ends
-# of launching, and refuses a rank whose hash differs (vllm config/parallel.py compute_hash, v1/engine/utils.py@0.22.1).
-HASHED_FLAGS = (
-    "tensor-parallel-size",
-    "pipeline-parallel-size",
-    "data-parallel-size",
-    "decode-context-parallel-size",
-    "prefill-context-parallel-size",
-    "enable-expert-parallel",
-    "all2all-backend",
-    "enable-eplb",
-    "eplb-config",
-    "expert-placement-strategy",
-    "disable-nccl-for-dp-synchronization",
-    "enable-dbo",
-    "ubatch-size",
-    "dbo-decode-token-threshold",
-    "dbo-prefill-token-threshold",
-    "cp-kv-cache-interleave-size",
-    "dcp-kv-cache-interleave-size",
-)
-# Of these, what says whether batches overlap; the plugin puts it back to off since 0.22 (platform.py@0.22.1rc1).
-OVERLAP_FLAGS = ("enable-dbo", "ubatch-size")
-OVERLAPS = (*releases_of("vllm"), *releases_of("vllm-ascend", before="0.22.0"))
-
 # Read in config/parallel.py: 0.17.0 to 0.25.1 hold decode contexts against tensor ranks alone; 0.26.0, 0.27.1 and
 # 0.33.0 (run) against prefill contexts where there are any.
 PREFILL_CONTEXTS = releases_of("vllm", "vllm-ascend", since="0.26.0")
@@ -55,6 +31,8 @@ PLACE_FLAGS = (
     "node-rank",
 )
 MOST_TOLD = 4
+# Its main starts a server whatever it is told of that (0.17.0, 0.22.1; 0.33.0 entrypoints/launchers/api_server).
+API_SERVER = "vllm.entrypoints.openai.api_server"
 
 
 def sizes_positive(view: PlanView) -> Iterator[Finding]:
@@ -168,37 +146,21 @@ def _places(view: PlanView, holders: Sequence[Process]) -> str:
     return f" ({'; '.join(told[:MOST_TOLD])})" if told else ""
 
 
-def group_flags_equal(view: PlanView) -> Iterator[Finding]:
-    """What vLLM hashes in its handshake is equal on all ranks of a group."""
-    ignored = () if view.is_among(OVERLAPS) else OVERLAP_FLAGS
-    hashed = [name for name in HASHED_FLAGS if name not in ignored]
-    for group, members in view.groups.items():
-        if view.are_alike(members):
-            continue
-        first = view.flags(members[0])
-        for process in members[1:]:
-            flags = view.flags(process)
-            for name in hashed:
-                if flags.get(name) == first.get(name):
-                    continue
-                if view.in_effect(members[0], name) != view.in_effect(process, name):
-                    what = f"{group}: --{name} is {first.get(name)} on {members[0].id} and {flags.get(name)} here."
-                    fix = "Give all ranks of a group the same parallel flags: the handshake compares their hash."
-                    field = f"roles.{process.role}.flags"
-                    yield Finding(field=field, what=what, fix=fix, process=process.id)
-
-
 def headless_followers(view: PlanView) -> Iterator[Finding]:
     """Followers of internal load balancing are headless; processes of other modes and leaders are not."""
     for process in view.where(lambda each: _is_told_to_follow(view.flags(each))):
         flags, reading = view.flags(process), view.readings[process.id]
         headless = bool(flags.get("headless"))
         external = "data-parallel-rank" in flags or bool(flags.get("data-parallel-hybrid-lb"))
-        follows = reading.group_size > 1 and not external and 0 not in reading.dp_ranks
         spans = view.size(process, "nnodes") > 1 and view.size(process, "node-rank", 0) > 0
         field = f"roles.{process.role}.load_balancing"
         leads = 0 in reading.dp_ranks and not _has_front(view, process)
-        if headless and (external or (leads and not spans)):
+        if headless and API_SERVER in process.argv[:3]:
+            what = f"{process.id} starts {API_SERVER}, which does not read --headless: it serves HTTP, as rank 0 does."
+            yield Finding(
+                field=field, what=what, fix="Start it with `vllm serve`.", process=process.id
+            )
+        elif headless and (external or (leads and not spans)):
             what = f"{process.id} is headless, and its mode needs an API server here."
             yield Finding(field=field, what=what, fix="Remove --headless.", process=process.id)
         if not headless and spans:
@@ -209,20 +171,45 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
                 fix="Add --headless: only node 0 serves HTTP.",
                 process=process.id,
             )
-        if (
-            follows
-            and reading.dp_ranks
-            and not headless
-            and "data-parallel-size-local" in flags
-            and "data-parallel-start-rank" not in flags
-        ):
-            what = f"{process.id} names no start rank and does not hold rank 0."
-            yield Finding(
-                field=field,
-                what=what,
-                fix="Add --headless --data-parallel-start-rank.",
-                process=process.id,
-            )
+    for group, members in view.groups.items():
+        yield from _as_leader_wants(view, group, members)
+
+
+def _as_leader_wants(view: PlanView, group: str, members: Sequence[Process]) -> Iterator[Finding]:
+    """Rank 0 refuses at the handshake who serves HTTP beside internal balancing, or does not beside another mode.
+
+    A start rank without --headless makes a process a hybrid balancer, whatever rank 0 is (v1/engine/utils.py@0.22.1).
+    """
+    lead = next((p for p in members if _mode(view, p) is not None and _leads(view, p)), None)
+    if lead is None or view.are_alike(members):
+        return
+    is_internal = _mode(view, lead) == "internal"
+    field = f"roles.{lead.role}.load_balancing"
+    for process in members:
+        headless = bool(view.flags(process).get("headless"))
+        has_ranks = bool(view.readings[process.id].dp_ranks)
+        if process is lead or not has_ranks or headless == is_internal:
+            continue
+        if is_internal:
+            what = f"{process.id} is not headless, and {lead.id} balances for all ranks of {group}: it refuses them."
+            fix = "Add --headless, or --data-parallel-hybrid-lb to every process of the group."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        elif _mode(view, process) == "internal":
+            what = f"{process.id} is headless, and {lead.id} leaves the ranks of other hosts to their own API servers."
+            fix = "Remove --headless, and give the process the mode of rank 0."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _leads(view: PlanView, process: Process) -> bool:
+    """Whether a process serves HTTP, and holds rank 0 or is the front of ranks on other hosts."""
+    reading = view.readings[process.id]
+    return not reading.flags.get("headless") and (reading.is_leader or not reading.dp_ranks)
+
+
+def _mode(view: PlanView, process: Process) -> str | None:
+    """How a process takes part in balancing over ranks; None for what is no part of that."""
+    mode = getattr(view.readings[process.id].extra.get("parallel"), "mode", None)
+    return None if mode in ("single", "multi-node") else mode
 
 
 def _is_told_to_follow(flags: Mapping[str, object]) -> bool:
@@ -276,8 +263,11 @@ def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:
 
 
 def devices_disjoint(view: PlanView) -> Iterator[Finding]:
-    """No device belongs to two processes, none is beyond the host's, and each process has all it needs."""
-    taken: dict[tuple[str, int], str] = {}
+    """No device belongs to two processes, none is beyond the host's, and each process has all it needs.
+
+    Engines of several groups may share one where each is told how much of its memory it may use.
+    """
+    taken: dict[tuple[str, int], list[Process]] = {}
     num_devices = {host.name: host.num_devices for host in view.plan.hosts}
     for process in view.engines:
         devices = view.readings[process.id].devices
@@ -291,8 +281,10 @@ def devices_disjoint(view: PlanView) -> Iterator[Finding]:
                     fix="Lower the parallel sizes or the mask.",
                     process=process.id,
                 )
-            other = taken.setdefault((process.host, device), process.id)
-            if other != process.id:
+            others = taken.setdefault((process.host, device), [])
+            others.append(process)
+            if len(others) > 1 and not _share_memory(view, others):
+                other = others[0].id
                 what = f"{other} and {process.id} both take device {device} of {process.host}."
                 yield Finding(
                     field=field,
@@ -301,6 +293,18 @@ def devices_disjoint(view: PlanView) -> Iterator[Finding]:
                     process=process.id,
                 )
         yield from _enough_devices(view, process, devices, num_devices[process.host])
+
+
+def _share_memory(view: PlanView, processes: Sequence[Process]) -> bool:
+    """Whether each is told a share of a device's memory, and all of them leave some of it.
+
+    The collectives of one group take no device twice, and HCCL binds a port on each (vllm-ascend#405).
+    """
+    shares = [MemoryFlags(view.family, view.flags(each)).device_share for each in processes]
+    told = [share for share in shares if share is not None]
+    are_apart = len({each.group for each in processes}) == len(processes)
+    has_room = len(told) == len(shares) and 0 < sum(told) < 1
+    return has_room and are_apart and view.accelerator(processes[0]).vendor != "ascend"
 
 
 def _enough_devices(

@@ -9,6 +9,10 @@ Need = Literal[
     "release", "names", "accelerator", "checkpoint", "addresses", "whole", "layout", "ports"
 ]
 
+# What a finding that holds wherever the hosts are does not ask for.
+PLACES: tuple[Need, ...] = ("addresses", "whole", "layout")
+# Rules that speak of routers alone: where nothing but a router may be missing members, all others are judged.
+OF_ROUTERS = frozenset({"router-endpoints", "router-key", "router-patience"})
 # Rules about what the compiler alone decides: an imported plan says nothing of it.
 COMPILERS_OWN = frozenset(
     {
@@ -23,7 +27,9 @@ COMPILERS_OWN = frozenset(
         "open-entrance",
         "mixed-group",
         "recipe-release",
+        "no-recipe",
         "plain-endpoint",
+        "host-remote-code",  # of a bare command line nobody knows what it is wrapped in
     }
 )
 
@@ -48,6 +54,8 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "draft-checkpoint",
             "mapped-weights",
             "aiter-heads",
+            "fp8-cache-untried",
+            "latent-offloading",
             "expert-transport",
             "overlap-transport",
             "block-size-order",
@@ -116,6 +124,9 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "pod-per-rank",
             "service-port",
             "aiter-heads",
+            "aiter-vskip",
+            "fp8-cache-untried",
+            "latent-offloading",
             "expert-transport",
             "kv-port-drawn",
             "kv-port-low",
@@ -142,6 +153,10 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "kv-memory",
             "kv-memory-tight",
             "vision-nixl",
+            "quantization-ignored",
+            "fp8-cache-untried",
+            "latent-offloading",
+            "one-prefill-one-decode",
         }
     ),
     "addresses": frozenset(
@@ -165,27 +180,41 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "instance-sizes",
             "peer-sizes",
             "roles-disagree",
+            "roles-uneven",
             "draft-disagrees",
             "served-name-differs",
             "router-patience",
+            "one-prefill-one-decode",
         }
     ),
     "layout": frozenset(
         {
+            "dispatch-buffer",
             "parallel-size",
             "heads-divisible",
             "context-parallel-size",
             "ranks-incomplete",
             "group-flags-differ",
+            "group-flags-uneven",
+            "group-variables-differ",
+            "group-variables-uneven",
+            "shared-memory",
+            "devices-unused",
+            "hosts-unused",
+            "container-network",
+            "pod-names",
+            "pods-in-turn",
             "balancing-modes",
             "local-ranks",
             "node-place",
+            "nodes-meet",
             "api-servers",
             "headless-mode",
             "ranks-per-host",
             "sglang-data-parallel",
             "server-arguments",
             "expert-balancing",
+            "experts-even",
             "device-shared",
             "instance-sizes",
             "peer-sizes",

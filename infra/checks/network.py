@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from infra.catalog.schema import Vendor
+from infra.checks.apart import are_apart, is_loopback, is_own_host
 from infra.checks.view import Finding, PlanView
 from infra.engines.port_settings import port_setting
+from infra.engines.reading import Dial
+from infra.engines.sizes import MASKS
+from infra.plan.process import Process
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[\w-]*\w)?(?:\.[A-Za-z0-9_](?:[\w-]*\w)?)*\.?")
+_NUMBERS = re.compile(r"[0-9.]+")
 
 
 class Service(NamedTuple):
@@ -21,29 +29,8 @@ class Service(NamedTuple):
     moved_by: str
 
 
-# By role, the flag of both router wheels that lists an endpoint.
-LISTS: Mapping[str, str] = {
-    "prefill": "--prefill",
-    "decode": "--decode",
-    "unified": "--worker-urls",
-}
-# By router of the catalogue: the numbers that take a sign, and of sglang-router those that it reads only with another
-# history back end. Each whole number was given -1 (sglang-router 0.3.2, vllm-router 0.1.17, run 2026-11-22).
-SIGNED_NUMBERS: Mapping[str, frozenset[str]] = {
-    "vllm-router": frozenset(),
-    "sglang-router": frozenset(
-        {
-            "max-concurrent-requests",
-            "rate-limit-tokens-per-second",
-            "oracle-pool-max",
-            "oracle-pool-min",
-            "oracle-pool-timeout-secs",
-            "postgres-pool-max",
-            "redis-pool-max",
-            "redis-retention-days",
-        }
-    ),
-}
+LOOPBACK = "127.0.0.1"
+HOST_VARIABLES = ("VLLM_HOST_IP", "HCCL_IF_IP")
 SERVICES = (
     Service(
         "NCCL's RAS thread", "nvidia", 28028, 28028, "NCCL_RAS_ADDR"
@@ -108,15 +95,27 @@ def service_ports_left(view: PlanView) -> Iterator[Finding]:
 
 
 def connects_answered(view: PlanView) -> Iterator[Finding]:
-    """Everything that a process dials is bound by a process of the plan."""
+    """Everything that a process dials is bound by a process of the plan, and for what is dialled."""
+    named = named_hosts(view)
+    awaited = {
+        (bind.name, view.addresses[process.host], bind.port)
+        for process in view.engines
+        for bind in view.readings[process.id].binds
+    }
     for process in view.engines:
         for dial in view.readings[process.id].dials:
-            if (dial.address, dial.port) in view.claimed:
+            address = named.get(dial.address, dial.address)
+            if (dial.name, address, dial.port) in awaited:
                 continue
             leader = next(
                 (p for p in view.groups.get(process.group, ()) if view.readings[p.id].is_leader),
                 None,
             )
+            if leader is not None and (sure := _sure_to_miss(view, leader, process, dial)):
+                yield sure
+                continue
+            if is_host_name(address):
+                continue
             where = (
                 f"{leader.id} is on {view.addresses[leader.host]}"
                 if leader
@@ -130,6 +129,68 @@ def connects_answered(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
 
 
+def named_hosts(view: PlanView) -> Mapping[str, str]:
+    """Host name → address, as far as leaders tell: a leader's own address by name is that of the leader's host.
+
+    Two leaders on different hosts that go by one name tell nothing.
+    """
+    found: dict[str, set[str]] = {}
+    for process in view.engines:
+        name = (
+            _meeting_address(view.flags(process), "") if view.readings[process.id].is_leader else ""
+        )
+        if is_host_name(name):
+            found.setdefault(name, set()).add(view.addresses[process.host])
+    return {name: addresses.pop() for name, addresses in found.items() if len(addresses) == 1}
+
+
+@lru_cache(maxsize=4096)
+def is_host_name(text: str) -> bool:
+    """Whether an address is a name that only a resolver could turn into one; localhost is none."""
+    return (
+        _HOST_NAME.fullmatch(text) is not None
+        and _NUMBERS.fullmatch(text) is None
+        and text.partition(".")[0].lower() != "localhost"
+    )
+
+
+def _sure_to_miss(view: PlanView, leader: Process, process: Process, dial: Dial) -> Finding | None:
+    """A dial that cannot meet rank 0 wherever the hosts are: its own host's, another address, or another port."""
+    flags = " and ".join(f"--{name}" for name in _LEADER_FLAGS.get(dial.name, ()))
+    if is_own_host(dial.address) and are_apart(view, leader, process):
+        at = f"{dial.address}:{dial.port}"
+        what = (
+            f"{process.id} dials {dial.name} at {at}: its own host, and {leader.id} is on another."
+        )
+        fix = (
+            f"Name an address of the host of rank 0 on every process of {process.group} ({flags})."
+        )
+    else:
+        ports = [b.port for b in view.readings[leader.id].binds if b.name == dial.name]
+        named = _meeting_address(view.flags(leader))
+        is_other = _is_number(named) and _is_number(dial.address) and named != dial.address
+        if not ports or not (is_other or dial.port != ports[0]):
+            return None
+        what = (
+            f"{process.id} dials {dial.name} at {dial.address}:{dial.port}, and nobody listens there: {leader.id} "
+            f"binds {named}:{ports[0]}."
+        )
+        fix = f"Give every process of {process.group} one place to meet ({flags})."
+    field = f"roles.{process.role}"
+    return Finding(field=field, what=what, fix=fix, process=process.id, holds_anywhere=True)
+
+
+def _meeting_address(flags: Mapping[str, object], untold: str = LOOPBACK) -> str:
+    """Where a process is told that rank 0 is; `untold` where it is told nothing."""
+    named = flags.get("data-parallel-address") or flags.get("master-addr")
+    return str(named or str(flags.get("dist-init-addr") or "").rpartition(":")[0] or untold)
+
+
+def _is_number(address: str) -> bool:
+    """Whether an address is one that stands for no other: an IPv4 address that is not the host's own."""
+    return _NUMBERS.fullmatch(address) is not None and not is_own_host(address)
+
+
 def leader_address_own(view: PlanView) -> Iterator[Finding]:
     """The data-parallel address is one that the host of rank 0 can bind and that peers reach."""
     for process in view.engines:
@@ -138,14 +199,75 @@ def leader_address_own(view: PlanView) -> Iterator[Finding]:
             bind.name in {"dp_rpc", "master"} for bind in reading.binds
         ):
             continue
-        flags = reading.flags
-        address = str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1")
+        address = _meeting_address(reading.flags)
         own = view.addresses[process.host]
-        hosts = {member.host for member in view.groups[process.group]}
+        if is_host_name(address):
+            continue
+        members = view.groups[process.group]
+        hosts = {member.host for member in members}
+        if is_loopback(address) and _dials_itself(view, process, members):
+            continue  # the follower is told of
         if address != own and (len(hosts) > 1 or address not in {"127.0.0.1", "localhost"}):
+            is_sure = is_loopback(address) and any(are_apart(view, process, m) for m in members)
             what = f"{address} is not an address of {process.host} ({own}); rank 0 binds it."
+            if is_sure:
+                what = f"{process.id} waits for {process.group} at {address}, which no other host reaches."
             fix = f"Use {own} on every rank of {process.group}."
-            yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+            yield Finding(
+                field=f"roles.{process.role}",
+                what=what,
+                fix=fix,
+                process=process.id,
+                holds_anywhere=is_sure,
+            )
+        elif len(members) == 1 and _spans_nodes(view, process) and is_own_host(address):
+            nodes = view.size(process, "nnodes")
+            what = f"{process.id} is one of {nodes} nodes, and each would wait at its own {address} (--master-addr)."
+            fix = "Name an address of the host of node 0 on every node."
+            yield Finding(
+                field=f"roles.{process.role}",
+                what=what,
+                fix=fix,
+                process=process.id,
+                holds_anywhere=True,
+            )
+
+
+def _dials_itself(view: PlanView, leader: Process, members: Sequence[Process]) -> bool:
+    return any(
+        is_own_host(dial.address) and are_apart(view, leader, member)
+        for member in members
+        for dial in view.readings[member.id].dials
+    )
+
+
+def _spans_nodes(view: PlanView, process: Process) -> bool:
+    """Whether other nodes of a process's rank stand on other hosts: none is left devices of this one."""
+    return view.size(process, "nnodes") > 1 and not any(name in process.env for name in MASKS)
+
+
+def _addresses_apart(view: PlanView) -> Iterator[Finding]:
+    """Hosts of a group that name one address of their own: one of them is not there."""
+    for group, members in view.groups.items():
+        if view.are_alike(members):
+            continue
+        for name in HOST_VARIABLES:
+            first = members[0].env.get(name)
+            for process in members[1:]:
+                value = process.env.get(name)
+                if (
+                    value == first
+                    and _is_number(value or "")
+                    and are_apart(view, members[0], process)
+                ):
+                    what = f"{name}={value} on {members[0].id} and on {process.id} of {group}, which are on two hosts."
+                    yield Finding(
+                        field=f"roles.{process.role}.env.{name}",
+                        what=what,
+                        fix="Use the address of the process's host.",
+                        process=process.id,
+                        holds_anywhere=True,
+                    )
 
 
 def side_channel_reachable(view: PlanView) -> Iterator[Finding]:
@@ -155,96 +277,42 @@ def side_channel_reachable(view: PlanView) -> Iterator[Finding]:
         own = view.addresses[process.host]
         if not view.is_own_address(process, host):
             what = f"VLLM_NIXL_SIDE_CHANNEL_HOST is {host} on {process.host}; the decoder dials what is advertised."
-            yield Finding(field="kv_transfer", what=what, fix=f"Use {own}.", process=process.id)
+            is_sure = is_own_host(host) and _has_peer_apart(view, process)
+            yield Finding(
+                field="kv_transfer",
+                what=what,
+                fix=f"Use {own}." if not is_sure else "Use an address of the process's own host.",
+                process=process.id,
+                holds_anywhere=is_sure,
+            )
+
+
+def _has_peer_apart(view: PlanView, process: Process) -> bool:
+    """Whether a process of the other role is on another host for sure; one rank of many may stand for each of them."""
+    other = {"prefill": "decode", "decode": "prefill"}.get(process.role)
+    members = view.groups[process.group]
+    num_ranks = sum(len(view.readings[member.id].dp_ranks) for member in members)
+    if num_ranks < view.readings[process.id].group_size:
+        return False
+    return any(peer.role == other and are_apart(view, process, peer) for peer in view.engines)
 
 
 def host_variables_own(view: PlanView) -> Iterator[Finding]:
-    """Variables that name this host's address are this host's."""
+    """Variables that name this host's address are this host's, and no other's of the group."""
+    yield from _addresses_apart(view)
     for process in view.engines:
         own = view.addresses[process.host]
-        for name in ("VLLM_HOST_IP", "HCCL_IF_IP"):
+        for name in HOST_VARIABLES:
             value = process.env.get(name)
-            if value is not None and not view.is_own_address(process, value):
+            if value and not is_host_name(value) and not view.is_own_address(process, value):
                 what = f"{name}={value} is not the address of {process.host} ({own})."
+                is_sure = is_own_host(value) and any(
+                    are_apart(view, process, member) for member in view.groups[process.group]
+                )
                 yield Finding(
                     field=f"roles.{process.role}.env",
                     what=what,
-                    fix=f"Use {own}.",
+                    fix=f"Use {own}." if not is_sure else "Use the address of the process's host.",
                     process=process.id,
+                    holds_anywhere=is_sure,
                 )
-
-
-def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
-    """The router lists every endpoint of every role, and no other."""
-    for router in view.routers:
-        reading = view.readings[router.id]
-        dialled = {(dial.address, dial.port) for dial in reading.dials if dial.name == "http"}
-        served = {
-            claim.place: claim.process
-            for claim in view.http_claims
-            if view.answers_requests(claim.process)
-        }
-        for address, port in sorted(served.keys() - dialled):
-            process, url = served[address, port], f"http://{address}:{port}"
-            what = f"The router misses {url} ({process.id})."
-            fix = "List every endpoint of both roles."
-            if view.router_name(router) in SIGNED_NUMBERS:
-                fix = f"Add {LISTS.get(process.role, LISTS['unified'])} {url}."
-            yield Finding(field="router", what=what, fix=fix, process=router.id)
-        for address, port in sorted(dialled - served.keys()):
-            what = f"The router lists http://{address}:{port}, where no process serves."
-            fix = "Remove it, or give the process that is meant this port."
-            yield Finding(field="router", what=what, fix=fix, process=router.id)
-        yield from _bootstraps_served(view, router.id)
-        yield from _roles_not_swapped(view, router.id, reading.flags)
-
-
-def router_numbers_unsigned(view: PlanView) -> Iterator[Finding]:
-    """Whole numbers of the two router wheels are counts, seconds or ports from 0 up, but for those with a sign."""
-    for router in view.routers:
-        signed = SIGNED_NUMBERS.get(view.router_name(router) or "")
-        if signed is None:
-            continue
-        for name, value in view.flags(router).items():
-            if isinstance(value, int) and value < 0 and name not in signed:
-                what = f"{view.router_name(router)} takes no --{name} below zero: {value}."
-                fix = "Write a whole number from 0 up."
-                yield Finding(field="router", what=what, fix=fix, process=router.id)
-
-
-def _bootstraps_served(view: PlanView, router: str) -> Iterator[Finding]:
-    """The port that a router hands to decode is where a prefill process of that address waits for it."""
-    dials = [dial for dial in view.readings[router].dials if dial.name == "bootstrap"]
-    if not dials:
-        return
-    served = dict.fromkeys(claim.place for claim in view.claims if claim.name == "bootstrap")
-    for dial in dials:
-        if (dial.address, dial.port) not in served:
-            ports = ", ".join(str(port) for address, port in served if address == dial.address)
-            what = f"The router sends decode to bootstrap port {dial.port} of {dial.address}, where no prefill waits."
-            fix = f"Write {ports} behind that --prefill." if ports else "Leave the port out."
-            yield Finding(field="router", what=what, fix=fix, process=router)
-
-
-def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[Finding]:
-    if not isinstance(flags, dict):
-        return
-    role_of = {process.endpoint: process.role for process in view.engines if process.endpoint}
-    for role in ("prefill", "decode"):
-        for url in flags.get(role) or ():
-            actual = role_of.get(str(url)) or role_of.get(_origin(str(url)))
-            if actual is not None and actual != role:
-                what = f"The router lists {url} as {role}; it is a {actual} process."
-                yield Finding(
-                    field="router", what=what, fix=f"List it as {actual}.", process=router
-                )
-
-
-def _origin(url: str) -> str:
-    """`http://host:port` of a URL that may carry a path or capitals; the URL itself where its port is no number."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return url
-    return f"http://{parts.hostname}:{port}"

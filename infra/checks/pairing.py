@@ -4,62 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.checks.attention_choice import chosen_backend, named_backend
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
 
-# NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
-HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend")
-# What KV is read as; that stays where an operator has NIXL compare no hashes (`enforce_handshake_compat`).
-READ_AS = ("dtype", "kv-cache-dtype")
-# SGLang's transfer copies pages as they lie: their type and size (sglang srt/disaggregation@0.5.9, 0.5.23).
-SGLANG_SHARED = ("model-path", "kv-cache-dtype", "page-size")
+# What makes the wheels' routers read their lists of prefill and decode members.
+PAIR_SWITCHES = {"vllm-router": "vllm-pd-disaggregation", "sglang-router": "pd-disaggregation"}
 KV_ROLES = {"prefill": ("kv_producer", "kv_both"), "decode": ("kv_consumer", "kv_both")}
-
-
-def roles_agree(view: PlanView) -> Iterator[Finding]:
-    """Model string, dtype, KV dtype and backend are equal on prefill and decode."""
-    first = {process.role: process for process in view.leaders}
-    prefill, decode = first.get("prefill"), first.get("decode")
-    if prefill is None or decode is None:
-        return
-    is_enforced = view.kv_extra(decode).get("enforce_handshake_compat", True)
-    of_vllm = HASHED if is_enforced else READ_AS
-    for name in of_vllm if view.family == "vllm" else SGLANG_SHARED:
-        ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
-        if name == "page-size" and None in (ours, theirs):
-            continue  # the attention back end chooses where none is given
-        if name == "attention-backend" and _have_one_backend(view, prefill, decode):
-            continue  # one names what the other takes by itself
-        if view.in_effect(prefill, name) != view.in_effect(decode, name):
-            what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
-            yield Finding(
-                field=f"roles.decode.flags.{name}",
-                what=what,
-                fix="Make them equal.",
-                process=decode.id,
-            )
-    if not (is_enforced and str(view.kv_connector(decode)).startswith("Nixl")):
-        return
-    mine, other = chosen_backend(view, prefill), chosen_backend(view, decode)
-    if mine and other and mine.name and other.name and mine.name != other.name:
-        what = (
-            f"vLLM chooses {mine.name} on prefill ({mine.why}) and {other.name} on decode ({other.why}): the KV "
-            "handshake would fail."
-        )
-        fix = "Name one back end that both have as attention-backend in the flags of both roles."
-        field = "roles.decode.flags.attention-backend"
-        yield Finding(field=field, what=what, fix=fix, process=decode.id)
-
-
-def _have_one_backend(view: PlanView, prefill: Process, decode: Process) -> bool:
-    """Whether both are known to have the same attention back end, named or chosen."""
-    names = set()
-    for process in (prefill, decode):
-        choice = chosen_backend(view, process)
-        names.add(named_backend(view, process) or (choice.name if choice else ""))
-    return len(names) == 1 and "" not in names
 
 
 def model_path_given(view: PlanView) -> Iterator[Finding]:
@@ -138,15 +89,15 @@ def kv_role_matches(view: PlanView) -> Iterator[Finding]:
     """Prefill produces KV, decode consumes it; a unified role does both (a cache beside the engine) or neither."""
 
     def is_other(process: Process) -> bool:
-        # a unified role has none, or a cache beside the engine
-        return view.kv_config(process).get("kv_role") not in KV_ROLES.get(
-            process.role, (None, "kv_both")
-        )
+        config = view.kv_config(process)
+        # a unified role has none, or a cache beside the engine; a connector has one (config/kv_transfer.py@0.22.1)
+        alone = ("kv_both",) if config.get("kv_connector") else (None, "kv_both")
+        return config.get("kv_role") not in KV_ROLES.get(process.role, alone)
 
     for process in view.where(is_other):
         wanted = KV_ROLES.get(process.role)
         what = f"{process.id} is {process.role} and its kv_role is {view.kv_config(process).get('kv_role')}."
-        fix = f"Use {wanted[0]}." if wanted else "Remove --kv-transfer-config."
+        fix = f"Use {wanted[0]}." if wanted else "Use kv_both, or remove --kv-transfer-config."
         yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 
 
@@ -271,6 +222,19 @@ def drafts_agree(view: PlanView) -> Iterator[Finding]:
             fix = "Give both the same draft; the number of tokens may differ."
             yield Finding(field="draft", what=what, fix=fix, process=decode.id)
             return
+
+
+def router_told_of_pairs(view: PlanView) -> Iterator[Finding]:
+    """A router that is given prefill and decode members is told that they are: else it starts without any."""
+    for router in view.routers:
+        switch = PAIR_SWITCHES.get(view.router_name(router) or "")
+        flags = view.flags(router)
+        if switch is None or flags.get(switch) or not (flags.get("prefill") or flags.get("decode")):
+            continue
+        what = f"--prefill and --decode of {router.id} are read with --{switch} alone: it starts with no member and "
+        what += "serves nothing."
+        fix = f"Add --{switch}."
+        yield Finding(field="router", what=what, fix=fix, process=router.id)
 
 
 def pair_complete(view: PlanView) -> Iterator[Finding]:

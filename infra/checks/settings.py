@@ -9,9 +9,16 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.json_values import value_problems
 from infra.plan.process import Process
 
-# By the catalogue's word for a checkpoint's quantisation: what vLLM takes for it where its config.json names the first
-# (config/model.py _verify_quantization@0.17.0, 0.22.1, run with each method; GGUF is read from another file).
-OWN_METHODS: Mapping[str, tuple[str, ...]] = {"int4": ("compressed-tensors", "gguf")}
+# By engine and the catalogue's word for a checkpoint's quantisation: what is taken for it where its config.json names
+# the first (vllm config/model.py _verify_quantization@0.17.0, 0.22.1, run with each method, GGUF is read from another
+# file; sglang srt/configs/model_config.py _verify_quantization@0.5.9, srt/layers/quantization/modelopt_quant.py).
+OWN_METHODS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("vllm", "int4"): ("compressed-tensors", "gguf"),
+    ("sglang", "int4"): ("compressed-tensors", "w8a8_int8", "w8a8_fp8"),
+    ("sglang", "nvfp4"): ("modelopt_fp4", "modelopt", "modelopt_fp8", "petit_nvfp4"),
+}
+# What vLLM takes, whatever is asked for (ModelOptNvFp4Config.override_quantization_method@0.17.0, 0.22.1).
+OVERRIDING: Mapping[str, tuple[str, ...]] = {"nvfp4": ("modelopt_fp4", "modelopt")}
 
 
 def json_values_known(view: PlanView) -> Iterator[Finding]:
@@ -69,9 +76,7 @@ def _unregistered(
 
 def quantization_registered(view: PlanView) -> Iterator[Finding]:
     """The quantisation method is one that the release registers and the checkpoint has; `ascend` is the plugin's."""
-    if view.fields is None:
-        return
-    kinds = view.fields.flag_kinds.get("quantization", ())
+    kinds = view.fields.flag_kinds.get("quantization", ()) if view.fields else ()
     known = {kind.removeprefix("literal:") for kind in kinds if kind.startswith("literal:")}
     if view.release.engine == "vllm-ascend":
         known.add("ascend")
@@ -88,13 +93,28 @@ def quantization_registered(view: PlanView) -> Iterator[Finding]:
 
 def _other_than_checkpoint(view: PlanView, process: Process, method: object) -> Iterator[Finding]:
     """A method that the checkpoint's own configuration contradicts."""
-    named = OWN_METHODS.get(view.checkpoint.quantization) if view.checkpoint else None
-    if method is None or named is None or str(method) in named or view.release.engine != "vllm":
+    quantization = view.checkpoint.quantization if view.checkpoint else ""
+    named = OWN_METHODS.get((view.release.engine, quantization))
+    if method is None or named is None or str(method) in named:
         return
     what = f"--quantization is {method}, and {view.plan.checkpoint} says {named[0]} of itself."
     field = f"roles.{process.role}.flags.quantization"
     fix = "Leave it out: the checkpoint says which."
     yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def quantization_counts(view: PlanView) -> Iterator[Finding]:
+    """A quantisation method that is asked for is the one that vLLM then uses: some checkpoints override every wish."""
+    named = OVERRIDING.get(view.checkpoint.quantization, ()) if view.checkpoint else ()
+    for process in view.variants if named else ():
+        method = view.flags(process).get("quantization")
+        if method is None or str(method) in (*named, "gguf"):
+            continue
+        what = f"--quantization {method} has no effect: {view.plan.checkpoint} says {named[0]} of itself, "
+        what += "and vLLM takes that."
+        fix = "Leave it out: the checkpoint says which."
+        field = f"roles.{process.role}.flags.quantization"
+        yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def chat_template_exists(view: PlanView) -> Iterator[Finding]:

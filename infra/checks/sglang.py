@@ -11,6 +11,8 @@ from infra.engines.command_line import as_int
 DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
 # 0.5.9 is the last release in the catalogue that splits a map of devices at its commas: sglang#20241
 MAPS_SPLIT = releases_of("sglang", before="0.5.10")
+# Names the place for torch, in place of the flag.
+MEETS_ELSEWHERE = "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE"
 DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")  # what drafts by a model, and takes its sizes
 
 
@@ -19,6 +21,24 @@ def arguments_agree(view: PlanView) -> Iterator[Finding]:
     splits_maps = view.is_among(MAPS_SPLIT)
     for process in view.variants:
         for flag, what, fix in _problems(view.flags(process), splits_maps=splits_maps):
+            field = f"roles.{process.role}.flags.{flag}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def nodes_meet(view: PlanView) -> Iterator[Finding]:
+    """SGLang's nodes are counted from 0, and told where they meet: else each waits for the others at itself."""
+    for process in view.engines:
+        flags = view.flags(process)
+        nodes, node = view.size(process, "nnodes"), as_int(flags.get("node-rank"), 0)
+        is_told = flags.get("dist-init-addr") is not None or MEETS_ELSEWHERE in process.env
+        what = fix = flag = ""
+        if nodes > 1 and not 0 <= node < nodes:
+            flag, fix = "node-rank", f"Give the nodes the ranks 0 to {nodes - 1}, each once."
+            what = f"{process.id} is node {node} of {nodes}, and the last one is {nodes - 1}."
+        elif nodes > 1 and not is_told and process.id not in view.surroundings.partly_open:
+            flag, fix = "nnodes", "Give every node --dist-init-addr HOST:PORT of node 0."
+            what = f"{process.id} is one of {nodes} nodes and has no --dist-init-addr: it waits for them at itself."
+        if what:
             field = f"roles.{process.role}.flags.{flag}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 

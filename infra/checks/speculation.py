@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
+
+_WITHOUT_DRAFT = frozenset(
+    {"ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states", "mtp", "dspark"}
+)
+_CLASS_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
 
 def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
@@ -44,9 +50,9 @@ def draft_complete(view: PlanView) -> Iterator[Finding]:
         config = as_map(given)
         if given is None:
             continue
-        needs_model = not _drafts_by_itself(str(config.get("method") or ""))
         tokens = config.get("num_speculative_tokens")
         model = config.get("model")
+        needs_model = not _drafts_by_itself(str(config.get("method") or ""), str(model or ""))
         if needs_model and (model is None or "/" not in str(model)):
             what = f"The draft model is {model}: neither a path nor a repository."
         elif needs_model and as_int(tokens, 0) < 1:
@@ -57,11 +63,17 @@ def draft_complete(view: PlanView) -> Iterator[Finding]:
         yield Finding(field="draft", what=what, fix=fix, process=process.id)
 
 
-def _drafts_by_itself(method: str) -> bool:
-    """Methods that take no draft model: `mtp`, its names for single models, and what reads the prompt or the states."""
-    return method in ("ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states") or (
-        method == "mtp" or method.endswith("_mtp")
-    )
+def _drafts_by_itself(method: str, model: str) -> bool:
+    """Whether no draft model is loaded, or the target's own checkpoint has the draft.
+
+    `mtp` and its names for single models, DSpark, what reads the prompt or the states, and a proposer that is a class
+    (vllm config/speculative.py __post_init__@0.17.0 to 0.33.0; `dspark` since 0.25.1, `custom_class` since 0.22.1).
+    """
+    if method in _WITHOUT_DRAFT or method.endswith("_mtp"):
+        return True
+    if method == "custom_class" or not method:  # inferred from the model's name
+        return model in ("ngram", "[ngram]") or _CLASS_PATH.fullmatch(model) is not None
+    return False
 
 
 def draft_slots(view: PlanView, process: Process) -> int:

@@ -34,12 +34,14 @@ class Finding(NamedTuple):
         what: the fact with its numbers.
         fix: what to write instead.
         process: the process it was seen on, None for the plan as a whole.
+        holds_anywhere: whether it is so whatever the addresses of hosts are, and whatever else of a group there is.
     """
 
     field: str
     what: str
     fix: str
     process: str | None = None
+    holds_anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +73,37 @@ class SecretFile:
     """A file of the operator's machine that a secret is read from.
 
     Args:
-        flaw: why nothing can be read, as the end of a sentence.
+        flaw: why nothing can be read, or what is read is no such secret, as the end of a sentence.
+        fix: how to mend the second, "" for the first.
         is_shared: whether other users of that machine may read it.
     """
 
     path: str
     flaw: str | None
+    fix: str
     is_shared: bool
+
+
+class Share(NamedTuple):
+    """A container that asks for a number of devices, and the processes that run in it."""
+
+    num_devices: int
+    processes: tuple[str, ...]
+
+
+class Nodes(NamedTuple):
+    """Something of an imported file that asks for hosts.
+
+    Args:
+        by: what asks, in the file's words.
+        used: hosts on which an engine starts; None where the engines' own flags say.
+        devices: of each host that it asks for, None where it does not say.
+    """
+
+    by: str
+    asked: int
+    used: int | None
+    devices: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +114,37 @@ class Surroundings:
         spec: the stack that the plan was compiled from; None for a plan document or an imported recipe.
         silence_s: by process id, after how many seconds without an answer its pod is killed.
         secret_files: by name of the secret, where the operator's machine was looked at.
+        secrets_elsewhere: names of secrets whose files lie elsewhere than beside or below the plan's document.
         named_release: the engine's, as an imported recipe names it; it may be none that the catalogue has read.
+        partly_open: ids of processes that may be given more than is known: a file leaves words of theirs open.
+        shared_bytes: by process id, what its container's shared memory holds, where that is bounded.
+        shares: containers that ask for a number of devices.
+        nodes: what asks for a number of hosts.
+        told_hosts: hosts whose address is known; None for all.
+        ports_open: ids of processes whose ports depend on what a file leaves open.
+        releases: by process id, what its container's image names.
+        bridged: ids of processes whose containers have a network that ends at their host.
+        without_names: ids of processes that do not know a cluster's names.
+        leads_in_turn: ids of processes that others are created behind, when they answer that they are ready.
+        own_networks: ids of processes whose containers have ports of their own, which a host may show as others.
     """
 
     spec: StackSpec | None = None
     silence_s: Mapping[str, int] = field(default_factory=dict)
     secret_files: Mapping[str, SecretFile] = field(default_factory=dict)
+    secrets_elsewhere: frozenset[str] = frozenset()
     named_release: str | None = None
+    partly_open: frozenset[str] = frozenset()
+    shared_bytes: Mapping[str, int] = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
+    nodes: tuple[Nodes, ...] = ()
+    told_hosts: frozenset[str] | None = None
+    ports_open: frozenset[str] = frozenset()
+    own_networks: frozenset[str] = frozenset()
+    releases: Mapping[str, str] = field(default_factory=dict)
+    bridged: frozenset[str] = frozenset()
+    without_names: frozenset[str] = frozenset()
+    leads_in_turn: frozenset[str] = frozenset()
 
 
 NOTHING_MORE = Surroundings()

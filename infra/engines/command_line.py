@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,6 +46,14 @@ class ParsedFlags(NamedTuple):
     values: Mapping[str, object]
     positionals: tuple[str, ...]
     rejected: tuple[tuple[str, str], ...]
+
+    def refused_with(self, room: int) -> tuple[tuple[str, str], ...]:
+        """What the parser of a program refuses that takes `room` words without a flag.
+
+        Words beyond them are named where nothing else is refused: behind a refused flag they may be its value.
+        """
+        strays = () if self.rejected else self.positionals[room:]
+        return (*self.rejected, *((word, f"unrecognized arguments: {word}") for word in strays))
 
 
 def spell_flag(name: str, value: FlagData, catalogue: FlagCatalogue) -> tuple[str, ...]:
@@ -121,19 +129,50 @@ def _looks_like_flag(word: str) -> bool:
     )
 
 
+def options_meant(word: str, options: Iterable[str]) -> tuple[str, ...]:
+    """The options that Python's argparse takes a word for: its own, else every one that begins with the word."""
+    known = tuple(options)
+    return (word,) if word in known else tuple(each for each in known if each.startswith(word))
+
+
+class FlagName(NamedTuple):
+    """A flag as a stack's file names it: canonical, whether positively, and the key behind dots, "" without one."""
+
+    name: str
+    positive: bool
+    key: str
+
+    @property
+    def whole(self) -> str:
+        """The name with its key."""
+        return f"{self.name}.{self.key}" if self.key else self.name
+
+
+def flag_named(name: str, catalogue: FlagCatalogue) -> FlagName:
+    """The flag that a name without dashes means: short, abbreviated, negated or with underscores, as the parser does.
+
+    A name that no flag has, or several begin with, stays as written, for the parser to refuse.
+    """
+    head, _, key = name.partition(".")
+    dashed = head.replace("_", "-")
+    for word in (f"--{dashed}", f"-{dashed}"):
+        found = _find(word, catalogue)
+        if not isinstance(found, str):
+            return FlagName(found[0].name, found[1], key)
+    return FlagName(dashed, positive=True, key=key)
+
+
 @lru_cache(maxsize=4096)
 def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     """The flag that a spelling means, or why the parser refuses it."""
-    dashed = name if not name.startswith("--") else "--" + name[2:].replace("_", "-")
-    exact = catalogue.by_option.get(name) or catalogue.by_option.get(dashed)
-    if exact is not None:
-        return exact
-    if dashed.startswith("--"):
-        starting = {o: f for o, f in catalogue.by_option.items() if o.startswith(dashed)}
-        if len({(fact.name, positive) for fact, positive in starting.values()}) == 1:
-            return next(iter(starting.values()))
-        if starting:
-            return f"ambiguous option: {name} could match {', '.join(sorted(starting))}"
+    # vLLM's own parser turns underscores into dashes; SGLang's and the routers' is argparse as it comes.
+    is_flexible = name.startswith("--") and catalogue.tool.startswith("vllm ")
+    dashed = "--" + name[2:].replace("_", "-") if is_flexible else name
+    starting = {o: catalogue.by_option[o] for o in options_meant(dashed, catalogue.by_option)}
+    if len({(fact.name, positive) for fact, positive in starting.values()}) == 1:
+        return next(iter(starting.values()))
+    if starting:
+        return f"ambiguous option: {name} could match {', '.join(sorted(starting))}"
     return f"unrecognized arguments: {name}"
 
 
@@ -196,7 +235,7 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
     word = words[0]
     if not _looks_like_flag(word):
         return _Chunk(positionals=words)
-    head, equals, inline = word.partition("=")
+    head, equals, inline = _split_short(word, catalogue) or word.partition("=")
     name, *keys = head.split(".") if head.startswith("--") or _is_short(head, catalogue) else [head]
     found = _find(name, catalogue)
     if isinstance(found, str):
@@ -217,6 +256,15 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
             keys[-1], value = keys[-1][:-1], given[0].split(",")
         return _Chunk(name=fact.name, keys=tuple(keys), value=value, positionals=rest)
     return _read_values(fact, given, rest)
+
+
+def _split_short(word: str, catalogue: FlagCatalogue) -> tuple[str, str, str] | None:
+    """`-n2` as `-n` and 2, as argparse takes an option of one letter with its value; None for anything else."""
+    letter, value = word[:2], word[2:]
+    if letter == "--" or letter not in catalogue.by_option or not value or value[0] == "=":
+        return None
+    others = options_meant(word.partition("=")[0], catalogue.by_option)
+    return None if others else (letter, "=", value)
 
 
 def _is_short(head: str, catalogue: FlagCatalogue) -> bool:

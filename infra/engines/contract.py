@@ -8,7 +8,8 @@ from functools import cache
 from typing import Literal, Protocol
 
 from infra.catalog.flags import FlagCatalogue
-from infra.catalog.schema import Mount
+from infra.catalog.schema import Mount, Vendor
+from infra.engines.group_settings import GroupSettings
 from infra.engines.reading import Reading
 from infra.engines.settings import Flag, Origin, RoleSettings, Variable
 from infra.inventory.hosts import HostFacts
@@ -26,6 +27,21 @@ PortName = Literal[
     "prometheus",
 ]
 PortScope = Literal["process", "leader", "group"]
+
+
+# By vendor, the variables by which communication libraries are told an interface. NCCL and RCCL take a name as the
+# beginning of one unless `=` stands before it (NCCL user guide, NCCL_SOCKET_IFNAME); Gloo, HCCL and vllm-ascend's TP
+# groups take it whole or as it is (vllm-ascend, multi-node guides).
+INTERFACE_VARIABLES: Mapping[Vendor, Mapping[str, str]] = {
+    "nvidia": {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"},
+    "amd": {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"},
+    "ascend": {
+        "GLOO_SOCKET_IFNAME": "{}",
+        "HCCL_SOCKET_IFNAME": "{}",
+        "TP_SOCKET_IFNAME": "{}",
+    },
+    "cpu": {"GLOO_SOCKET_IFNAME": "{}"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +130,11 @@ class Engine(Protocol):
         """Environment variable → the stack's field to use instead, or such a sentence."""
         ...
 
+    @property
+    def group_settings(self) -> GroupSettings:
+        """What processes of one group may be told differently."""
+        ...
+
     def unit_devices(self, settings: RoleSettings) -> int:
         """Devices that must sit together on one host, or fill whole hosts."""
         ...
@@ -184,6 +205,22 @@ def limit_flags(
 def owned_variable(name: str, value: object, why: str) -> Variable:
     """A variable that the compiler writes."""
     return Variable(name=name, value=str(value), origin=_written_because(why))
+
+
+def interface_variables(context: ProcessContext) -> tuple[Variable, ...]:
+    """The interface that libraries meet by, for a group over hosts: left alone, each library guesses for itself.
+
+    What catalogue, recipe or operator say of one stays.
+    """
+    settings = context.group.settings
+    if context.group.num_nodes == 1:
+        return ()
+    why = "the host's interface: its group spans hosts"
+    return tuple(
+        owned_variable(name, spelling.format(context.facts.interface), why)
+        for name, spelling in INTERFACE_VARIABLES[settings.accelerator.vendor].items()
+        if name not in settings.env
+    )
 
 
 @cache

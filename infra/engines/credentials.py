@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infra.engines.haproxy import ENGINE_KEY_VARIABLE
+from infra.spec.weights_source import HUB_SECRETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,12 @@ _KNOWN: Mapping[str, tuple[Credential, ...]] = {
     "ascend-proxy": (_ROUTER_KEY,),
     "haproxy": (*_EDGE, _EDGE_ENGINE_KEY),
 }
-# Every secret that some program takes, in the order in which hosts get them.
-TAKEN_SECRETS = tuple({each.name: None for taken in _KNOWN.values() for each in taken})
+# Every secret that some program takes, in the order in which hosts get them, and what staging alone takes.
+TAKEN_SECRETS = tuple(
+    dict.fromkeys(
+        (*(each.name for taken in _KNOWN.values() for each in taken), *HUB_SECRETS.values())
+    )
+)
 # Variables that operators know a secret by → the secret of a stack.
 SECRET_OF_VARIABLE: Mapping[str, str] = {
     "HF_TOKEN": "hf_token",

@@ -44,6 +44,12 @@ KEEP_ALIVE_S = 75
 RETRY_AFTER_S = 1
 # A worker of before a reload serves its last streams; a client that keeps asking would hold the worker for ever.
 OLD_WORKER_S = 86400
+# How long an address is counted: connections that it opens (ten seconds' worth of what it may hold), and refusals.
+COUNTED_S = 10
+# Refusals of one address in that time that stand in the log whole; of further ones one in so many does.
+LOGGED_REFUSALS, LOGGED_ONE_OF = 20, 100
+# Addresses that are counted at once: more than there are connections, or one of them would not be.
+ADDRESSES = "16k"
 
 _GET = ("/health", "/v1/models")
 _POST = (
@@ -51,11 +57,22 @@ _POST = (
 )  # fmt: skip
 ALLOW = (*_GET, *_POST)
 _X_API_KEY_PATH = "/v1/messages"
+# A line of a configuration has 64 words at most (include/haproxy/defaults.h 2.6, MAX_LINE_ARGS).
+_MOST_PATHS = 32
 # What clients may not tell the router: who they are is the front's to say.
 _REMOVED = (
     "authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "forwarded", "x-forwarded-for",
-    "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip", "upgrade", "http2-settings",
+    "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip",
 )  # fmt: skip
+# What is between a client and the front alone (RFC 9110, 7.6.1). HAProxy 2.6 hands a `Connection` on as it came, but
+# for `close`: a proxy behind would drop the headers that a client names there, and take part in an upgrade.
+_HOP = (
+    "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings",
+)  # fmt: skip
+# HAProxy 2.6.12 hands these on within a value, CR and LF excepted (RFC 9110, 5.5: what takes them is unsafe).
+_CONTROL = tuple(f"{byte:02X}" for byte in (*range(0x20), 0x7F) if chr(byte) not in "\t\r\n")
+# Of headers, what is looked at in one step: each byte becomes three letters, in one buffer.
+_STEP = BUFFER_BYTES // 4
 # By the name of OpenAI's API for each status.
 _ERRORS: Mapping[int, tuple[str, str]] = {
     400: ("invalid_request_error", "The request is not well formed."),
@@ -83,6 +100,7 @@ class Front:
         has_tls: whether clients speak TLS, with the certificate and key of the secrets' folder.
         allow: the paths that are let through, exact.
         connections_per_key: how many requests of one key run at once.
+        connections_per_address: how many connections of one address run no request with a right key.
         behind: `address:port` of what requests go to; a name is resolved once, at the start.
         sends_key: whether requests go on with the engines' key, which `ENGINE_KEY_VARIABLE` holds.
     """
@@ -91,6 +109,7 @@ class Front:
     has_tls: bool
     allow: tuple[str, ...]
     connections_per_key: int
+    connections_per_address: int
     behind: str
     sends_key: bool
 
@@ -101,7 +120,12 @@ def write_config(front: Front) -> str:
         ("global", _process()),
         ("defaults", _defaults()),
         ("frontend clients", _frontend(front)),
-        ("backend requests_per_key", _counters()),
+        (f"backend {_KEYED}", ["stick-table type string len 64 size 10k expire 1h store conn_cur"]),
+        (
+            f"backend {_ADDRESSES}",
+            [_of_addresses(f"conn_cur,conn_rate({COUNTED_S}s),gpc0_rate({COUNTED_S}s)")],
+        ),
+        (f"backend {_PROVEN}", [_of_addresses("conn_cur")]),
         ("backend serving", _backend(front)),
     ]
     lines = ["# Written by moe-infra; `fab plan` shows what it is made of."]
@@ -151,25 +175,29 @@ def _frontend(front: Front) -> list[str]:
     lines = [
         f"bind 0.0.0.0:{front.port}{tls}",
         f'log-format "{_LOG}"',
+        *_address(front.connections_per_address),
         *_request_id(),
+        *_client(),
         # After a reload the worker before knows the keys of before, and a connection of HTTP/2 goes on for as long as
         # its client likes: it ends what it has begun, and begins nothing. The retry comes on another connection.
         _refuse(503, "{ stopping }", f"Retry-After {RETRY_AFTER_S}"),
-        *_client(),
-        _refuse(401, "!{ var(txn.client) -m found }", "WWW-Authenticate Bearer"),
+        _refuse(400, _TWO_KEYS),
+        _refuse(401, _STRANGER, "WWW-Authenticate Bearer"),
+        f"http-request track-sc2 src table {_PROVEN}",
+        *(_refuse(400, f"{{ req.hdrs,{part} -m sub {_bytes()} }}") for part in _parts()),
         *_path(front.allow),
         # beyond 63 bits a length is a negative number to `req.body_size`, and 0 beyond 64
         _refuse(413, f"{{ req.hdr(content-length),length gt {len(str(MAX_BODY_BYTES))} }}"),
         _refuse(413, f"{{ req.body_size gt {MAX_BODY_BYTES} }}"),
-        "http-request track-sc0 var(txn.client) table requests_per_key",
+        f"http-request track-sc0 var(txn.client) table {_KEYED}",
         _refuse(
             429,
-            f"{{ sc_conn_cur(0,requests_per_key) gt {front.connections_per_key} }}",
+            f"{{ sc_conn_cur(0,{_KEYED}) gt {front.connections_per_key} }}",
             f"Retry-After {RETRY_AFTER_S}",
         ),
         # one form for everything behind: no scheme and host in the request's line
         "http-request set-uri %[pathq]",
-        *(f"http-request del-header {name}" for name in _REMOVED),
+        *(f"http-request del-header {name}" for name in (*_REMOVED, *_HOP)),
     ]
     if front.sends_key:
         # not ${…}: what a key holds (`%`, `\\`) would be read as words of a format
@@ -179,6 +207,10 @@ def _frontend(front: Front) -> list[str]:
     return [*lines, "default_backend serving"]
 
 
+# Tables of what is counted: requests of a key, connections of an address, and its requests with a right key.
+_KEYED, _ADDRESSES, _PROVEN = "requests_per_key", "connections_per_address", "proven_per_address"
+_TWO_KEYS = "{ req.fhdr_cnt(authorization) gt 1 } || { req.fhdr_cnt(x-api-key) gt 1 }"
+_STRANGER = "!{ var(txn.client) -m found }"
 _LOG = (
     "%ci:%cp key=%[var(txn.client)] id=%[var(txn.id)] %HM %{+Q,+E}[var(txn.path)] status=%ST "
     "bytes=%B/%U times=%TR/%Tw/%Tc/%Tr/%Ta end=%ts"
@@ -204,15 +236,45 @@ def _request_id() -> list[str]:
     ]
 
 
+def _address(at_once: int) -> list[str]:
+    """What one address may hold and open before a key was seen; a request with a right key is not held against it.
+
+    A connection beyond that is closed before its TLS begins, without a line in the log.
+    """
+    return [
+        f"tcp-request connection track-sc1 src table {_ADDRESSES}",
+        f"tcp-request connection set-var(sess.proven) src_conn_cur({_PROVEN})",
+        f"tcp-request connection reject if {{ sc_conn_cur(1,{_ADDRESSES}),sub(sess.proven) gt {at_once} }}",
+        f"tcp-request connection reject if {{ sc_conn_rate(1,{_ADDRESSES}) gt {at_once * COUNTED_S} }}",
+    ]
+
+
 def _client() -> list[str]:
-    """The name that belongs to a key. Only digests are compared: how long it takes tells nothing of a key."""
+    """The name that belongs to a key. Only digests are compared: how long it takes tells nothing of a key.
+
+    Of an address that is refused again and again the log has some lines, not all.
+    """
     name = f'sha2(256),hex,lower,map("${{{SECRETS_VARIABLE}}}/{KEYS}")'
     anthropic = f"{{ path {_X_API_KEY_PATH} }} {{ req.hdr_cnt(authorization) eq 0 }} {{ req.hdr_cnt(x-api-key) eq 1 }}"
+    is_often = (
+        f"{{ sc_gpc0_rate(1,{_ADDRESSES}) gt {LOGGED_REFUSALS} }} {{ rand({LOGGED_ONE_OF}) gt 0 }}"
+    )
     return [
-        _refuse(400, "{ req.fhdr_cnt(authorization) gt 1 } || { req.fhdr_cnt(x-api-key) gt 1 }"),
         f"http-request set-var(txn.client) http_auth_bearer,{name}",
         f"http-request set-var(txn.client) req.fhdr(x-api-key),{name} if {anthropic}",
+        f"http-request unset-var(txn.client) if {_TWO_KEYS}",
+        f"http-request sc-inc-gpc0(1) if {_STRANGER}",
+        f"http-request set-log-level silent if {_STRANGER} {is_often}",
     ]
+
+
+def _parts() -> Iterable[str]:
+    """The bytes of all headers, as two letters and a point each; whatever a buffer holds is in one of the parts."""
+    return (f"bytes({start},{_STEP + 1}),be2hex(.,1)" for start in range(0, BUFFER_BYTES, _STEP))
+
+
+def _bytes() -> str:
+    return " ".join(f"{byte}." for byte in _CONTROL)
 
 
 def _path(allow: Iterable[str]) -> Iterable[str]:
@@ -220,7 +282,8 @@ def _path(allow: Iterable[str]) -> Iterable[str]:
     listed = list(allow)
     asked = [path for path in listed if path in _GET]
     posted = [path for path in listed if path in _POST]
-    yield f"acl allowed path -m str {' '.join(listed)}"
+    for index in range(0, len(listed), _MOST_PATHS):  # lines of one name add up
+        yield f"acl allowed path -m str {' '.join(listed[index : index + _MOST_PATHS])}"
     yield _refuse(404, "!allowed")
     for method, paths in (("GET", asked), ("POST", posted)):
         if paths:
@@ -233,8 +296,8 @@ def _path(allow: Iterable[str]) -> Iterable[str]:
     yield _refuse(411, "{ method POST } !{ req.hdr_cnt(content-length) eq 1 }")
 
 
-def _counters() -> list[str]:
-    return ["stick-table type string len 64 size 10k expire 1h store conn_cur"]
+def _of_addresses(counters: str) -> str:
+    return f"stick-table type ip size {ADDRESSES} expire 1m store {counters}"
 
 
 def _backend(front: Front) -> list[str]:

@@ -13,6 +13,7 @@ _SETTINGS: Mapping[str, str] = {
     "kv": "kv_port in kv-transfer-config",
     "kv_events": "kv-events-config",
     "dist": "dist-init-addr",
+    "nccl": "nccl-port",
     "prometheus": "prometheus-port",
 }
 # SGLang's prefill servers have a flag for it; vLLM's MooncakeConnector reads a variable.

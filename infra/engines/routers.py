@@ -13,9 +13,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from infra.catalog.flags import FlagCatalogue
-from infra.catalog.schema import RouterRelease
-from infra.engines.command_line import as_int, parse_flags
+from infra.catalog.router_release import RouterRelease
+from infra.engines.command_line import as_int, canonical_flag, options_meant, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
+from infra.engines.recognition import PROXY_LISTS, is_ascend_proxy, program_length
 from infra.spec.bounded import is_whole_number
 from infra.spec.stack import KvTransfer, RouterName
 
@@ -113,7 +114,7 @@ def _read_router(argv: tuple[str, ...], catalogue: FlagCatalogue | None) -> Read
     if catalogue is None:
         return _read_proxy(argv)
     start = next((i for i, word in enumerate(argv) if i > 0 and word.startswith("--")), len(argv))
-    prefill, decode, rest = _split_lists(argv[start:])
+    prefill, decode, rest = _split_lists(argv[start:], catalogue)
     parsed = parse_flags(rest, catalogue)
     dials = [_dial(url) for url in _as_words(parsed.values.get("worker-urls"))]
     for words in prefill:
@@ -195,7 +196,15 @@ _WRITERS: Mapping[RouterName, Callable[[RouterContext], tuple[str, ...]]] = {
     "ascend-proxy": _write_ascend_proxy,
 }
 
-_PROXY_LISTS = ("--prefiller-hosts", "--prefiller-ports", "--decoder-hosts", "--decoder-ports")
+_ASCEND_LISTS = ("--prefiller-hosts", "--prefiller-ports", "--decoder-hosts", "--decoder-ports")
+_PROXY_LISTS = (*_ASCEND_LISTS, "--prefill", "--decode")
+# Spellings of other proxies.
+_PROXY_ALIASES: Mapping[str, str] = {
+    alias: f"--{prefix}-{kind}s" if kind in alias else f"--{role}"
+    for role, prefix in (("prefill", "prefiller"), ("decode", "decoder"))
+    for alias in PROXY_LISTS[role]
+    for kind in (next((k for k in ("host", "port") if k in alias), "url"),)
+}
 _PROXY_VALUES = (
     "--port", "--host", "--max-retries", "--retry-delay", "--max-waiting-retries",
     "--waiting-retry-interval", "--workers", "--log-level",
@@ -203,64 +212,82 @@ _PROXY_VALUES = (
 
 
 def _read_proxy(argv: Sequence[str]) -> Reading:
-    """The proxy's own argparse: lists of hosts and ports of equal length."""
-    lists: dict[str, list[str]] = {name: [] for name in _PROXY_LISTS}
-    values: dict[str, str] = {}
-    unknown: list[tuple[str, str]] = []
-    current = ""
-    for word in argv[2:]:
-        if word.startswith("--"):
-            current = word
-            if word not in lists and word not in _PROXY_VALUES:
-                unknown.append((word, f"unrecognized arguments: {word}"))
-        elif current in lists:
-            lists[current].append(word)
-        else:
-            values[current] = word
-    dials: list[Dial] = []
-    for prefix in ("prefiller", "decoder"):
+    """A proxy's argparse: lists of hosts and ports of equal length, or of URLs; of one of them all flags are known."""
+    is_known = len(argv) > 1 and is_ascend_proxy(argv[1])
+    lists, values, unknown = _proxy_words(argv[program_length(argv) :], is_known=is_known)
+    listed: dict[str, list[Dial]] = {}
+    for role, prefix in (("prefill", "prefiller"), ("decode", "decoder")):
         hosts, ports = lists[f"--{prefix}-hosts"], lists[f"--{prefix}-ports"]
+        urls = [word for word in lists[f"--{role}"] if not is_whole_number(word)]
         if len(hosts) != len(ports):
-            unknown.append(
-                (f"--{prefix}-ports", f"{len(hosts)} {prefix} hosts but {len(ports)} ports")
-            )
-        dials += [
+            if is_known:
+                said = f"{len(hosts)} {prefix} hosts but {len(ports)} ports"
+                unknown.append((f"--{prefix}-ports", said))
+            elif not hosts:  # each of these proxies looks on its own host
+                hosts = ["localhost"] * len(ports)
+        listed[role] = [_dial(url) for url in urls] + [
             Dial(name="http", address=h, port=as_int(p, 0))
             for h, p in zip(hosts, ports, strict=False)
         ]
     port = as_int(values.get("--port"), 8000)
     flags: dict[str, object] = {name.lstrip("-"): tuple(words) for name, words in lists.items()}
     flags.update({name.lstrip("-"): value for name, value in values.items()})
-    flags["prefill"] = tuple(
-        f"http://{d.address}:{d.port}" for d in dials[: len(lists["--prefiller-hosts"])]
-    )
-    flags["decode"] = tuple(
-        f"http://{d.address}:{d.port}" for d in dials[len(lists["--prefiller-hosts"]) :]
-    )
+    for role, dials in listed.items():
+        flags[role] = tuple(f"http://{d.address}:{d.port}" for d in dials)
     return Reading(
         flags=flags,
         unknown=tuple(unknown),
         http_port=port,
         binds=(Bind(name="http", port=port),),
-        dials=tuple(dials),
+        dials=(*listed["prefill"], *listed["decode"]),
     )
 
 
-def _split_lists(words: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
+def _proxy_words(
+    words: Sequence[str], *, is_known: bool
+) -> tuple[dict[str, list[str]], dict[str, str], list[tuple[str, str]]]:
+    """Lists and single values by flag, and (word, reason) of what the parser of the known proxy refuses."""
+    lists: dict[str, list[str]] = {name: [] for name in _PROXY_LISTS}
+    values: dict[str, str] = {}
+    unknown: list[tuple[str, str]] = []
+    current = ""
+    for given in words:
+        head, equals, word = given.partition("=") if given.startswith("--") else ("", "=", given)
+        if head and not is_known:
+            current = _PROXY_ALIASES.get(head.replace("_", "-"), head)
+        elif head:
+            meant = options_meant(head, (*_ASCEND_LISTS, *_PROXY_VALUES))
+            current = meant[0] if len(meant) == 1 else ""
+            if not meant:
+                unknown.append((head, f"unrecognized arguments: {head}"))
+            elif not current:
+                unknown.append((head, f"ambiguous option: {head} could match {', '.join(meant)}"))
+        if equals and current in lists:
+            lists[current] += word.split(",")
+        elif equals:
+            values[current] = word
+    return lists, values, unknown
+
+
+def _split_lists(
+    words: Sequence[str], catalogue: FlagCatalogue
+) -> tuple[list[list[str]], list[list[str]], list[str]]:
     """The repeated `--prefill URL [PORT]` and `--decode URL`, and the other words."""
-    found: dict[str, list[list[str]]] = {"--prefill": [], "--decode": []}
+    found: dict[str, list[list[str]]] = {"prefill": [], "decode": []}
     rest: list[str] = []
     target = rest
     for word in words:
-        if word in found:
-            found[word].append([])
-            target = found[word][-1]
+        fact = canonical_flag(word, catalogue)
+        if fact is not None and fact.name in found:
+            _, equals, inline = word.partition("=")
+            found[fact.name].append([inline] if equals else [])
+            target = found[fact.name][-1]
         elif word.startswith("--"):
             target = rest
             rest.append(word)
         else:
             target.append(word)
-    return [w for w in found["--prefill"] if w], [w for w in found["--decode"] if w], rest
+    return [w for w in found["prefill"] if w], [w for w in found["decode"] if w], rest
 
 
 def _as_words(value: object) -> tuple[str, ...]:

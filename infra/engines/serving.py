@@ -20,6 +20,7 @@ RANK_HEADER = "X-data-parallel-rank"
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
 HEALTH = "/health"
+HEALTH_GENERATE = "/health_generate"
 MODELS = "/v1/models"
 METRICS = "/metrics"
 BOOTSTRAP_QUERY = "/query"
@@ -50,18 +51,8 @@ _COUNTERS: Mapping[EngineName, str] = {
     "sglang": "sglang:generation_tokens_total",
 }
 
-# Requests that run, and what grows while they make progress: a prefill rank counts prompt tokens.
-_PROGRESS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    engine: (
-        f"{prefix}:{running}",
-        (f"{prefix}:generation_tokens_total", f"{prefix}:prompt_tokens_total"),
-    )
-    for engine, prefix, running in (
-        ("vllm", "vllm", "num_requests_running"),
-        ("vllm-ascend", "vllm", "num_requests_running"),
-        ("sglang", "sglang", "num_running_reqs"),
-    )
-}
+# What grows while requests make progress: a prefill rank counts prompt tokens.
+_GROWING = ("generation_tokens_total", "prompt_tokens_total")
 
 
 def open_requests(engine: EngineName, metrics: str) -> float:
@@ -82,9 +73,33 @@ def _open_names(engine: EngineName) -> tuple[str, str]:
     return "vllm:num_requests_running", "vllm:num_requests_waiting"
 
 
-def progress_metrics(engine: str) -> tuple[str, tuple[str, ...]]:
-    """The metric of requests that run, and those that grow while they make progress."""
-    return _PROGRESS[engine]
+def progress_metrics(engine: EngineName) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The metrics of requests that run or wait, and those that grow while they make progress.
+
+    One that waits is work, too: of a scheduler that takes none up nothing runs (vllm#39863).
+    """
+    prefix = "sglang" if engine == "sglang" else "vllm"
+    return _open_names(engine), tuple(f"{prefix}:{name}" for name in _GROWING)
+
+
+def idle_questions(engine: EngineName, role: str, num_ranks: int) -> list[dict[str, object]]:
+    """What asks each rank behind an endpoint for one token, by itself: path, headers and body, None to get it.
+
+    SGLang's own `/health_generate` asks its scheduler, in a disaggregated server without a partner (http_server.py
+    0.5.9). A decode rank of vllm-ascend dies of a prompt that no prefill rank has computed: it is asked nothing.
+
+    Args:
+        engine: whose endpoint it is.
+        role: of its process.
+        num_ranks: that answer behind it.
+    """
+    if engine == "sglang":
+        return [{"path": HEALTH_GENERATE, "headers": {}, "body": None}]
+    if engine == "vllm-ascend" and role == "decode":
+        return []
+    body = {"prompt": "1", "max_tokens": 1, "temperature": 0}
+    indexes = [None] if num_ranks == 1 else range(num_ranks)
+    return [{"path": COMPLETIONS, "headers": rank_headers(i), "body": body} for i in indexes]
 
 
 def handover_of(engine: EngineName, flags: Mapping[str, object]) -> Handover:
@@ -176,14 +191,28 @@ def prefill_part(body: Mapping[str, object], transfer_id: str | None) -> dict[st
     return {**asked, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
 
 
+def events_of(body: object) -> list[Mapping[str, object]]:
+    """The documents of an answer: itself, or those of its stream."""
+    if not isinstance(body, str):
+        return [as_map(body)]
+    found: list[Mapping[str, object]] = []
+    for line in body.splitlines():
+        if line.startswith("data: {"):
+            try:
+                found.append(as_map(json.loads(line.removeprefix("data: "))))
+            except ValueError:
+                continue
+    return found
+
+
 def answer_text(body: object) -> str:
     """What the model says in an answer, reasoning before content; a stream's events joined."""
-    return "".join(_spoken(event) for event in _events(body))
+    return "".join(_spoken(event) for event in events_of(body))
 
 
 def answer_tokens(body: object) -> int:
     """Tokens of an answer by its own count; without one, 1 where the model says anything at all."""
-    for event in reversed(_events(body)):
+    for event in reversed(events_of(body)):
         counted = as_map(event.get("usage")).get("completion_tokens")
         if isinstance(counted, int):
             return counted
@@ -220,20 +249,6 @@ def engine_ids(answer: object) -> dict[int, str]:
         for rank, row in rows
         if is_whole_number(str(rank)) and isinstance(row, Mapping) and "engine_id" in row
     }
-
-
-def _events(body: object) -> list[Mapping[str, object]]:
-    """The documents of an answer: itself, or those of its stream."""
-    if not isinstance(body, str):
-        return [as_map(body)]
-    found: list[Mapping[str, object]] = []
-    for line in body.splitlines():
-        if line.startswith("data: {"):
-            try:
-                found.append(as_map(json.loads(line.removeprefix("data: "))))
-            except ValueError:
-                continue
-    return found
 
 
 def _spoken(event: Mapping[str, object]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Mount, Release
+from infra.catalog.host_networks import HostNetwork
+from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Image, Mount, Release
 from infra.spec.stack import KvTransfer, LoadBalancing, RoleName, Runtime
 
 OriginKind = Literal[
@@ -70,7 +71,8 @@ class RoleSettings:
     """One role of a stack, joined with the catalogue. Sizes count devices, tokens or ranks.
 
     `flags` and `env` are those of catalogue, recipe and operator, in merge order, one per name;
-    what the compiler owns (sizes, ranks, addresses, ports) is not among them.
+    what the compiler owns (sizes, ranks, addresses, ports) is not among them. `image` is the release's for the role,
+    `network` what its processes reach other hosts over, where that asks for libraries of its own.
     """
 
     role: RoleName
@@ -88,6 +90,8 @@ class RoleSettings:
     devices_idle: int
     accelerator: Accelerator
     release: Release
+    image: Image | None
+    network: HostNetwork | None
     weights: WeightsOnHost
     speculation: Speculation | None
     served_model_name: str

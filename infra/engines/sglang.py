@@ -9,24 +9,31 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue
+from infra.engines import group_settings
 from infra.engines.command_line import as_int, parse_flags
 from infra.engines.contract import (
     GroupContext,
     Part,
     PortRequest,
     ProcessContext,
+    interface_variables,
     limit_flags,
     owned,
     owned_variable,
 )
+from infra.engines.group_settings import GroupSettings
 from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.recognition import is_wrapped, program_length
 from infra.engines.settings import Flag, RoleSettings, Variable
-from infra.engines.sizes import read_devices, read_size
+from infra.engines.sizes import MAX_RANKS, read_devices, read_size
 from infra.spec.stack import RoleName
 
 # `[dist_port, dist_port + 6]`: tokenizer, detokenizer, rpc, metrics, scheduler input, load collector.
 NUM_DIST_PORTS = 7
+# Where attention ranks of one host meet that are told no place, counted from the HTTP port; only nodes collect loads on
+# the last of these ports (PortArgs.init_new@0.5.9, 0.5.16, 0.5.23: ZMQ_TCP_PORT_DELTA).
+UNTOLD_DIST = 233
+LAST_PORT = 65_535
 DEFAULT_HTTP_PORT = 30000
 DEFAULT_BOOTSTRAP_PORT = 8998
 
@@ -41,7 +48,7 @@ OWNED_FLAGS: Mapping[str, str] = {
     "nnodes": "tensor_parallel",
     "node-rank": "tensor_parallel",
     "dist-init-addr": "it follows from the inventory",
-    "served-model-name": "it follows from the checkpoint",
+    "served-model-name": "served_name",
     "context-length": "max_model_len",
     "max-running-requests": "max_num_seqs",
     "chunked-prefill-size": "max_num_batched_tokens",
@@ -67,6 +74,7 @@ class Sglang:
 
     owned_flags: Mapping[str, str] = OWNED_FLAGS
     owned_variables: Mapping[str, str] = OWNED_VARIABLES
+    group_settings: GroupSettings = group_settings.SGLANG
 
     def unit_devices(self, settings: RoleSettings) -> int:
         """A whole server: with data-parallel attention the ranks divide the tensor-parallel group."""
@@ -90,13 +98,13 @@ class Sglang:
     def port_requests(
         self, settings: RoleSettings, *, num_nodes: int, local_ranks: int, is_leader: bool
     ) -> tuple[PortRequest, ...]:
-        """HTTP on every host (nodes behind the first serve a dummy health); the dist block on the first."""
-        del local_ranks
+        """HTTP on every host (nodes behind the first serve a dummy health); dist block and bootstrap on the first."""
+        del local_ranks, is_leader
         requests = [PortRequest(name="http", scope="process")]
         if num_nodes > 1 or has_dp_attention(settings):
             requests.append(PortRequest(name="dist", scope="leader", count=NUM_DIST_PORTS))
-        if settings.role == "prefill" and settings.kv_transfer is not None and is_leader:
-            requests.append(PortRequest(name="bootstrap", scope="process"))
+        if settings.role == "prefill" and settings.kv_transfer is not None:
+            requests.append(PortRequest(name="bootstrap", scope="leader"))
         return tuple(requests)
 
     def program(self, settings: RoleSettings) -> tuple[str, ...]:
@@ -120,6 +128,7 @@ class Sglang:
                 owned_variable(
                     "HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"
                 ),
+                *_nixl_backend(settings),
             ),
             env_prepend=tuple(settings.env_prepend.values()),
             mounts=settings.mounts,
@@ -131,7 +140,7 @@ class Sglang:
         return Part()
 
     def own_part(self, context: ProcessContext) -> Part:
-        """Port, node rank, bootstrap port, the host's HCAs, the device mask."""
+        """Port, node rank, bootstrap port, the host's HCAs, the device mask, the interface."""
         group = context.group
         flags: list[Flag] = [
             owned("host", "0.0.0.0", "every address of the host"),  # noqa: S104 - the published value
@@ -145,14 +154,15 @@ class Sglang:
         if "dist" in group.ports:
             address = f"{group.leader_address}:{group.ports['dist']}"
             flags.append(owned("dist-init-addr", address, "the first host"))
-        if "bootstrap" in context.ports:
+        if "bootstrap" in group.ports:
+            # before 0.5.12 every node registers with the first host at its own port (common/conn.py@0.5.9)
             flags.append(
-                owned("disaggregation-bootstrap-port", context.ports["bootstrap"], "allocated")
+                owned("disaggregation-bootstrap-port", group.ports["bootstrap"], "allocated")
             )
         if group.settings.kv_transfer is not None and context.facts.rdma_devices:
             names = ",".join(name.partition(":")[0] for name in context.facts.rdma_devices)
             flags.append(owned("disaggregation-ib-device", names, "moe.rdma_devices of the host"))
-        return Part(flags=tuple(flags), env=_device_mask(context))
+        return Part(flags=tuple(flags), env=(*_device_mask(context), *interface_variables(context)))
 
     def read(
         self,
@@ -164,6 +174,7 @@ class Sglang:
     ) -> Reading:
         """What `sglang.launch_server` makes of a command line."""
         parsed = parse_flags(argv[program_length(argv) :], flags)
+        room = 1 if argv[1:2] == ("serve",) else 0  # `sglang serve MODEL`
         values = parsed.values
         layout = _Layout.of(values)
         port: int | None = as_int(values.get("port"), DEFAULT_HTTP_PORT)
@@ -171,9 +182,9 @@ class Sglang:
             port = None
         return Reading(
             flags=values,
-            unknown=() if is_wrapped(argv) else parsed.rejected,
+            unknown=() if is_wrapped(argv) else parsed.refused_with(room),
             dp_ranks=layout.ranks,
-            devices=read_devices(env, layout.local_devices, num_devices),
+            devices=_devices(values, env, layout.local_devices, num_devices),
             http_port=port,
             binds=_binds(values, layout, port),
             dials=_dials(values, layout),
@@ -205,6 +216,11 @@ class _Layout(NamedTuple):
             num_nodes=read_size(flags, "nnodes"),
             node=as_int(flags.get("node-rank"), 0),
         )
+
+    @property
+    def has_attention_ranks(self) -> bool:
+        """Whether ranks share the devices of attention; a single one is none."""
+        return self.dp_attention and self.data > 1
 
     @property
     def world(self) -> int:
@@ -287,11 +303,28 @@ def _kv_flags(settings: RoleSettings) -> tuple[Flag, ...]:
     )
 
 
+def _nixl_backend(settings: RoleSettings) -> tuple[Variable, ...]:
+    """What NIXL moves KV with where the network asks for more than UCX, SGLang's default; it takes one alone."""
+    if settings.kv_transfer != "nixl" or settings.network is None:
+        return ()
+    backend = settings.network.nixl_backends[0]
+    return (owned_variable("SGLANG_DISAGGREGATION_NIXL_BACKEND", backend, "of the network"),)
+
+
 def _device_mask(context: ProcessContext) -> tuple[Variable, ...]:
     if len(context.devices) == context.host_devices:
         return ()
     name = context.group.settings.accelerator.mask_variable
     return (owned_variable(name, ",".join(map(str, context.devices)), "its devices of the host"),)
+
+
+def _devices(
+    flags: Mapping[str, object], env: Mapping[str, str], needed: int, num_devices: int
+) -> tuple[int, ...]:
+    """The first of those that it sees is `base-gpu-id` (srt/entrypoints/engine.py@0.5.9, 0.5.16)."""
+    first = max(0, min(as_int(flags.get("base-gpu-id"), 0), MAX_RANKS))
+    step = read_size(flags, "gpu-id-step")
+    return read_devices(env, needed, num_devices, first=first, step=step)
 
 
 def _binds(flags: Mapping[str, object], layout: _Layout, port: int | None) -> tuple[Bind, ...]:
@@ -301,6 +334,11 @@ def _binds(flags: Mapping[str, object], layout: _Layout, port: int | None) -> tu
         binds.append(
             Bind(name="dist", port=as_int(address.rpartition(":")[2], 0), count=NUM_DIST_PORTS)
         )
+    elif not address and port is not None and layout.num_nodes == 1 and layout.has_attention_ranks:
+        base = port + UNTOLD_DIST if port + UNTOLD_DIST <= LAST_PORT else port - UNTOLD_DIST
+        binds.append(Bind(name="dist", port=base, count=NUM_DIST_PORTS - 1))
+    if not address and flags.get("nccl-port") is not None:  # where torch's processes meet
+        binds.append(Bind(name="nccl", port=as_int(flags.get("nccl-port"), 0)))
     if flags.get("disaggregation-mode") == "prefill" and layout.node == 0:
         bootstrap = as_int(flags.get("disaggregation-bootstrap-port"), DEFAULT_BOOTSTRAP_PORT)
         binds.append(Bind(name="bootstrap", port=bootstrap))

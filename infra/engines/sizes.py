@@ -17,10 +17,13 @@ def read_size(flags: Mapping[str, object], name: str) -> int:
     return max(1, min(as_int(flags.get(name), 1), MAX_RANKS))
 
 
-def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple[int, ...]:
-    """Host indices that the process takes: the first of its mask, or of all devices."""
+def read_devices(
+    env: Mapping[str, str], needed: int, num_devices: int, *, first: int = 0, step: int = 1
+) -> tuple[int, ...]:
+    """Host indices that the process takes: of its mask, or of all devices, from `first` on each `step`-th."""
+    taken = slice(first, first + needed * step, step)
     for name in MASKS:
         if name in env:
             words = [word.strip() for word in env[name].split(",")]
-            return tuple(sorted(int(word) for word in words[:needed] if is_whole_number(word)))
-    return tuple(range(min(needed, num_devices, MAX_RANKS)))
+            return tuple(sorted(int(word) for word in words[taken] if is_whole_number(word)))
+    return tuple(range(min(num_devices, MAX_RANKS)))[taken]

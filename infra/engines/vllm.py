@@ -10,16 +10,18 @@ from collections.abc import Mapping
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
-from infra.engines import vllm_reading
+from infra.engines import group_settings, vllm_reading
 from infra.engines.contract import (
     GroupContext,
     Part,
     PortRequest,
     ProcessContext,
+    interface_variables,
     limit_flags,
     owned,
     owned_variable,
 )
+from infra.engines.group_settings import GroupSettings
 from infra.engines.reading import Reading
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.spec.stack import RoleName
@@ -51,7 +53,7 @@ OWNED_FLAGS: Mapping[str, str] = {
     "master-port": "infra/plan/ports.py allocates it",
     "kv-transfer-config": "kv_transfer",
     "speculative-config": "draft",
-    "served-model-name": "it follows from the checkpoint",
+    "served-model-name": "served_name",
     "revision": "weights.revision",
     "max-model-len": "max_model_len",
     "max-num-seqs": "max_num_seqs",
@@ -80,6 +82,7 @@ class Vllm:
 
     owned_flags: Mapping[str, str] = OWNED_FLAGS
     owned_variables: Mapping[str, str] = OWNED_VARIABLES
+    group_settings: GroupSettings = group_settings.VLLM
 
     def unit_devices(self, settings: RoleSettings) -> int:
         """One data-parallel rank."""
@@ -160,6 +163,7 @@ class Vllm:
             "kv_role": KV_ROLES[settings.role],
             "kv_load_failure_policy": "fail",
             **_buffer_device(settings),
+            **_nixl_backends(settings),
         }
         return (
             owned("kv-transfer-config", config, "from kv_transfer; vLLM makes engine ids itself"),
@@ -190,12 +194,13 @@ class Vllm:
         return (owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", context.ports["side_channel"], why),)
 
     def own_part(self, context: ProcessContext) -> Part:
-        """Port and rank, by mode; the device mask; the address peers dial for KV."""
+        """Port and rank, by mode; the device mask; address and interface; the address peers dial for KV."""
         return Part(
             flags=(*_http_flags(context), *_parallel_flags(context)),
             env=(
                 *_device_mask(context),
                 *_address_variables(context),
+                *interface_variables(context),
                 *self.own_kv_variables(context),
             ),
         )
@@ -233,6 +238,13 @@ def _buffer_device(settings: RoleSettings) -> dict[str, str]:
     if settings.kv_transfer == "nixl" and settings.accelerator.vendor == "cpu":
         return {"kv_buffer_device": "cpu"}
     return {}
+
+
+def _nixl_backends(settings: RoleSettings) -> dict[str, object]:
+    """What NIXL moves KV with where the network asks for more than UCX, its own choice."""
+    if settings.kv_transfer != "nixl" or settings.network is None:
+        return {}
+    return {"kv_connector_extra_config": {"backends": list(settings.network.nixl_backends)}}
 
 
 def _binds_rpc(settings: RoleSettings, num_nodes: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.catalog.schema import Mount
+from infra.engines import group_settings
 from infra.engines.contract import GroupContext, PortRequest, ProcessContext, owned
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.vllm import KV_ROLES, Vllm
@@ -19,6 +20,8 @@ HCCN_CONF = Mount(source="/etc/hccn.conf", target="/etc/hccn.conf")
 
 class VllmAscend(Vllm):
     """vLLM with the Ascend platform plugin."""
+
+    group_settings = group_settings.ASCEND
 
     def kv_port_requests(self, settings: RoleSettings) -> tuple[PortRequest, ...]:
         """One port per device of a group; consumers bind none but carry a number of their own."""

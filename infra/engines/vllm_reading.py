@@ -102,8 +102,8 @@ def _read(
     if not parallel.headless and not wrapped:
         http_port = as_int(parsed.values.get("port"), DEFAULT_HTTP_PORT)
     return Reading(
-        flags=_with_model(parsed),
-        unknown=() if wrapped else parsed.rejected,
+        flags=_with_model(parsed, wrapped=wrapped),
+        unknown=() if wrapped else parsed.refused_with(0 if "model" in parsed.values else 1),
         dp_ranks=tuple(ranks),
         devices=read_devices(env, parallel.local_devices, num_devices),
         http_port=http_port,
@@ -148,10 +148,10 @@ def read_parallel(flags: Mapping[str, object]) -> Parallel:
     )
 
 
-def _with_model(parsed: ParsedFlags) -> dict[str, object]:
+def _with_model(parsed: ParsedFlags, *, wrapped: bool) -> dict[str, object]:
+    """The flags with the model; where `--model` names one, a word without a flag is none."""
     flags = dict(parsed.values)
-    # a word behind a flag that the release does not know may be that flag's value
-    if parsed.positionals and not (parsed.rejected and "model" in flags):
+    if parsed.positionals and not wrapped and "model" not in flags:
         flags["model"] = parsed.positionals[0]
     return flags
 
@@ -190,6 +190,8 @@ def _kv_binds(
         return [_mooncake_listeners(as_int(config.get("kv_port"), DEFAULT_KV_PORT), parallel)]
     if not ranks:
         return []
+    if connector == "P2pNcclConnector" and parallel.data == 1:
+        return [_nccl_listeners(as_int(config.get("kv_port"), DEFAULT_KV_PORT), parallel)]
     if connector == "NixlConnector":
         base = as_int(env.get("VLLM_NIXL_SIDE_CHANNEL_PORT"), DEFAULT_SIDE_CHANNEL_PORT)
         return [Bind(name="side_channel", port=base + ranks[0], count=len(ranks))]
@@ -197,6 +199,12 @@ def _kv_binds(
         port = as_int(env.get("VLLM_MOONCAKE_BOOTSTRAP_PORT"), DEFAULT_BOOTSTRAP_PORT)
         return [Bind(name="bootstrap", port=port)]
     return []
+
+
+def _nccl_listeners(base: int, parallel: Parallel) -> Bind:
+    """One port per worker, by its rank in the engine (vllm p2p_nccl_engine.py@0.17.0, 0.22.1); gone in 0.33.0."""
+    first = parallel.node * parallel.local_devices if parallel.mode == "multi-node" else 0
+    return Bind(name="kv", port=base + first, count=max(1, min(parallel.local_devices, MAX_RANKS)))
 
 
 def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]:

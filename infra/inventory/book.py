@@ -49,7 +49,10 @@ def match_hosts(
         StackError: fewer hosts than the plan needs.
     """
     found = serving_hosts(wanted, inventory)
-    return {name: replace(host, name=name) for name, host in found.items()}
+    return {
+        name: replace(host, name=name, machine=host.name if host.name != name else None)
+        for name, host in found.items()
+    }
 
 
 def serving_hosts(

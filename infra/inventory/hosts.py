@@ -16,6 +16,7 @@ class InventoryHost:
 
     Args:
         name: the inventory's name; the plan's host name.
+        machine: the inventory's name, where `name` is the plan's and another one; None else.
         groups: groups that list it, in file order (role names among them).
         address: `ansible_host`, where SSH connects and, unless `service_address` says otherwise,
             where its processes listen.
@@ -58,6 +59,7 @@ class InventoryHost:
     interface_origin: NameOrigin = "inventory"
     rdma_origin: NameOrigin = "inventory"
     domain_origin: NameOrigin = "inventory"
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.inventory.hosts import InventoryHost
@@ -93,6 +93,8 @@ class Deployment:
         say: where lines about the work go.
         nonce: new for every run.
         spares: hosts of the fleet that the plan does not use; an earlier release may have.
+        agree: told the groups that are to be stopped for another release, before anything is changed; it raises where
+            that is not to be.
         decided: called when nothing speaks against what is to be done with it any more, before anything is changed.
         hang_up: closes the connections to the hosts, so that the next request opens others.
         leaving: hosts of the fleet that are cleared before the plan's are written.
@@ -111,6 +113,7 @@ class Deployment:
     nonce: str
     spares: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
+    agree: Callable[[Sequence[str]], None] = lambda _groups: None
     decided: Callable[[], None] = lambda: None
     hang_up: Callable[[], None] = lambda: None
     forces: tuple[str, ...] = ()

@@ -10,7 +10,13 @@ from infra.launch.answering import away_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.installation import running_units, state_request
-from infra.launch.plan_difference import Change, What, host_differences, process_differences
+from infra.launch.plan_difference import (
+    Change,
+    What,
+    host_differences,
+    process_change,
+    process_differences,
+)
 from infra.launch.refusals import find_other_release
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import plan_replacement
@@ -174,15 +180,15 @@ class _Comparison:
         old = {p.id: p for p in old_plan.on_host(host)} if old_plan is not None else {}
         wanted = {process.id: process for process in self.deployment.plan.on_host(host)}
         for name in sorted(recorded - set(wanted)):
-            yield _process_change(host, name, "process", ("there", None))
+            yield process_change(host, name, "process", ("there", None))
         for name, process in wanted.items():
             if name not in recorded:
-                yield _process_change(host, name, "process", (None, "there"))
+                yield process_change(host, name, "process", (None, "there"))
                 continue
             if name in old:
                 yield from process_differences(old[name], process)
             if name not in self.running:
-                yield _process_change(host, name, "state", ("ended", "running"))
+                yield process_change(host, name, "state", ("ended", "running"))
 
     def _of_items(self, host: str, explained: set[str]) -> Iterator[Change]:
         """Items that differ, but for files that follow from a process that changes anyway."""
@@ -210,18 +216,11 @@ class _Comparison:
             host=host,
             process=None if process is None else process.id,
             what=what,
-            name=path.removeprefix("image:").removeprefix("firewall:"),
+            name=path.removeprefix("image:").removeprefix("firewall:").removeprefix("metadata:"),
             before=None if is_secret else _text(row.get("before")),
             after=None if is_secret else _text(row.get("wanted")),
             diff=str(diff) if diff and what in {"file", "unit"} and row.get("before") else None,
         )
-
-
-def _process_change(
-    host: str, process: str, what: What, states: tuple[str | None, str | None]
-) -> Change:
-    before, after = states
-    return Change(host=host, process=process, what=what, name=process, before=before, after=after)
 
 
 def _what(stack: str, row: Mapping[str, object], path: str) -> What:
@@ -231,7 +230,7 @@ def _what(stack: str, row: Mapping[str, object], path: str) -> What:
         return "image"
     if row.get("group") == "tuning":
         return "tuning"
-    if row.get("group") == "firewall":
+    if row.get("group") == "firewall" or path.startswith("metadata:"):
         return "firewall"
     return "unit" if path.startswith("/etc/systemd/") else "file"
 

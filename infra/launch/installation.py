@@ -98,6 +98,8 @@ def install(
         HostsFailed: a host failed.
     """
     judged = judge_hosts(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
+    if stopping := judged.replacement.stopping(judged.running):
+        deployment.agree(stopping)
     deployment.decided()
     judged = bring_images(deployment, judged, secrets)
     make_way(deployment, judged)
@@ -293,8 +295,7 @@ def _make_way(
 ) -> None:
     """Stop the groups that change, and clear hosts that are not used any more."""
     pace = Pace(limits=deployment.limits, clock=deployment.clock, say=deployment.say)
-    stopping = replacement.releases(running)
-    names = sorted({p.group for release in stopping.values() for p in release.processes})
+    stopping, names = replacement.releases(running), replacement.stopping(running)
     if names:
         old = sorted({release.release[:HASH_SHOWN] for release in stopping.values()})
         deployment.say(f"replacing {listed(names)} of release {', '.join(old)}")

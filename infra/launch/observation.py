@@ -21,6 +21,7 @@ from infra.launch.supervision import (
 from infra.launch.unit_states import UnitState, read_units
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
+from infra.render.launch_script import NOT_INSTALLED_EXIT
 from infra.render.release_record import RecordedProcess, Release, read_release
 
 UNKNOWN = "unknown"
@@ -42,6 +43,7 @@ class ProcessStatus:
         restarts: how often its group was restarted by itself; a router, how often it was by systemd.
         devices: those that it holds; of these three, None where its host cannot be asked and never was.
         is_masked: somebody forbade systemd to start its unit.
+        lacks_program: it ended because its program is not installed on its host.
         group: its group as the watchers have it, None for a router and for what was never handed over.
         is_watched: its host's watcher runs and was handed the host's ranks; None where that cannot be asked.
         ended: of a router, how its start before ended, "" where nobody has seen it.
@@ -59,6 +61,7 @@ class ProcessStatus:
     restarts: int | None
     devices: tuple[int, ...] | None
     is_masked: bool
+    lacks_program: bool
     group: GroupState | None
     is_watched: bool | None
     ended: str
@@ -200,6 +203,7 @@ def status_row(
         restarts=state.restarts if group is None else group.restarts,
         devices=devices,
         is_masked=state.is_masked,
+        lacks_program=state.exit_status == NOT_INSTALLED_EXIT and state.active_state != "active",
         group=group,
         is_watched=is_watched,
         ended="",
@@ -281,6 +285,7 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         restarts=None,
         devices=None,
         is_masked=False,
+        lacks_program=False,
         group=None,
         is_watched=None,
         ended="",

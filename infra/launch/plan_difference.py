@@ -48,6 +48,35 @@ class Change:
         }
 
 
+def plan_differences(old: Plan, new: Plan) -> Iterator[Change]:
+    """All that differs between two plans: hosts, then processes that come, go or differ, in the old plan's order."""
+    yield from host_differences(old, new)
+    before = {process.id: process for process in old.processes}
+    after = {process.id: process for process in new.processes}
+    for name in dict.fromkeys([*before, *after]):
+        one, other = before.get(name), after.get(name)
+        if one is not None and other is not None:
+            yield from process_differences(one, other)
+        elif (only := one or other) is not None:
+            states = ("there", None) if other is None else (None, "there")
+            yield process_change(only.host, name, "process", states)
+
+
+def process_change(
+    host: str, process: str, what: What, states: tuple[str | None, str | None]
+) -> Change:
+    """A process that comes, goes or ends.
+
+    Args:
+        host: where.
+        process: its id.
+        what: `process` or `state`.
+        states: before and after, None for not there.
+    """
+    before, after = states
+    return Change(host=host, process=process, what=what, name=process, before=before, after=after)
+
+
 def host_differences(old: Plan, new: Plan) -> Iterator[Change]:
     """Hosts that come, go or get another address."""
     before = {host.name: host.address for host in old.hosts}

@@ -227,7 +227,9 @@ class Readiness:
             nonce=f"{self.deployment.nonce} {self.attempts}",
             timeout_s=limit,
             headers=self.deployment.headers,
-            engine_ids=read_engine_ids(self.deployment, ready, pairs),
+            engine_ids=read_engine_ids(
+                self.deployment, [*ready, *(pairs[rank] for rank in ready if rank in pairs)]
+            ),
         )
         proofs = [build_proof(endpoints, rank, pairs.get(rank), asking) for rank in ready]
         for answered in run_proofs(self.deployment, proofs, limit):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from infra.errors import InfraError, PrerequisiteError
 from infra.launch.deployment import Deployment
 from infra.launch.name_lists import listed
+from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement
 from infra.launch.unit_states import UnitState, unmask_command
 
@@ -59,9 +60,15 @@ def find_other_release(
     num = len(replacement.reasons)
     differ = "1 file differs" if num == 1 else f"{num} files differ"
     what = f"Another release of it runs ({listed(names or unrecorded)}), and {differ}."
+    there = {release.release for release in replacement.before.values()} - {deployment.plan.hash}
+    stays = (
+        f"`fab up --stack {stack} --release {there.pop()[:HASH_SHOWN]}` goes on with the release that is there, "
+        if len(there) == 1
+        else ""
+    )
     fix = (
         f"`fab diff --stack {stack}` shows what differs; `fab up --stack {stack} --replace` stops what changes and "
-        f"starts it anew, `fab down --stack {stack}` stops all of it."
+        f"starts it anew, {stays}`fab down --stack {stack}` stops all of it and removes every release that hosts keep."
     )
     return [PrerequisiteError(f"stack {stack}", what, fix)]
 

@@ -113,6 +113,19 @@ def stacks_there(
     return tuple(sorted(found - {stack}))
 
 
+def kept_there(
+    fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
+) -> tuple[str, ...]:
+    """The hashes of a stack's releases that those hosts keep which can be asked, newest first."""
+    request = {"operation": "releases", "stack": stack}
+    answers = answers_when_known(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
+    found: dict[str, None] = {}
+    for answer in answers.values():
+        kept = None if isinstance(answer, InfraError) else answer.get("kept")
+        found.update(dict.fromkeys(map(str, kept if isinstance(kept, list) else ())))
+    return tuple(found)
+
+
 def find_kept(
     fleet: Fleet, hosts: Sequence[str], wanted: tuple[str, str], *, timeout_s: float
 ) -> KeptRelease:

@@ -9,6 +9,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.edge import SECRETS as EDGE_SECRETS
 from infra.plan.process import Process
+from infra.render.cloud_metadata import metadata_item
 from infra.render.edge_files import edge_boot_path, edge_config_path
 from infra.render.firewall import boot_files
 from infra.render.host_paths import (
@@ -16,6 +17,8 @@ from infra.render.host_paths import (
     cleanup_unit,
     credential_path,
     credentials_folder,
+    metadata_guard,
+    metadata_rules,
     process_folder,
     release_path,
     unit_name,
@@ -58,6 +61,11 @@ class Replacement:
         }
         return {host: release for host, release in found.items() if release.processes}
 
+    def stopping(self, running: Iterable[str]) -> list[str]:
+        """The groups of which something runs and has to stop, sorted."""
+        stale = self.releases(running).values()
+        return sorted({process.group for release in stale for process in release.processes})
+
 
 def plan_replacement(
     deployment: Deployment, before: Mapping[str, Release], reports: Mapping[str, Report]
@@ -98,13 +106,16 @@ def plan_replacement(
 def of_no_process(stack: str) -> set[str]:
     """Files that may change beside processes that run: the record, the watcher's, what removes containers.
 
-    And what closes the host at boot, the edge's secrets and its configuration: it reads them anew, and cuts no stream.
+    And what closes the host at boot or keeps engines from a cloud's metadata service, the edge's secrets and its
+    configuration: it reads them anew, and cuts no stream.
     """
-    paths = [path(stack) for path in (release_path, watch_config, watch_program)]
+    reread = (release_path, watch_config, watch_program, metadata_rules, metadata_guard)
+    paths = [path(stack) for path in reread]
     paths += [credential_path(stack, name) for name in EDGE_SECRETS]
     paths.append(edge_config_path(stack))
     paths += [item.target for item in boot_files(stack)]
-    return {f"file:{path}" for path in (*paths, f"{UNIT_FOLDER}/{cleanup_unit(stack)}")}
+    files = {f"file:{path}" for path in (*paths, f"{UNIT_FOLDER}/{cleanup_unit(stack)}")}
+    return {*files, metadata_item(stack).id}
 
 
 def _changed_groups(

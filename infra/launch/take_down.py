@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import HostsFailed
@@ -10,7 +10,7 @@ from infra.launch.answering import AnsweringFleet, read_each, refuse_silence
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import Fleet, Report, ask_all, rows_of
 from infra.launch.freed_devices import prove_free
-from infra.launch.releases import HASH_SHOWN, read_reached, units_of
+from infra.launch.releases import HASH_SHOWN, Recorded, kept_there, read_reached, units_of
 from infra.launch.supervision import tell_watchers
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.remote.failures import HostFailure
@@ -19,6 +19,9 @@ from infra.render.units import REMOVAL_FAILS, REMOVAL_S, STOP_S
 
 # Whoever sends requests stops first, whoever answers them last.
 STOP_ORDER = ("edge", "router", "prefill", "decode", "unified")
+
+
+Agree = Callable[[Recorded, Sequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,9 @@ class TakenDown:
     away: tuple[HostFailure, ...]
 
 
-def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> TakenDown:
+def take_down(
+    fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace, agree: Agree | None = None
+) -> TakenDown:
     """Stop and remove a stack on its hosts; what is gone already is left alone, and so are hosts out of reach.
 
     A host that is lost on the way, where a process does not stop, a container stays, somebody holds a device, or a file
@@ -46,6 +51,8 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
         hosts: every host that may hold something of the stack.
         stack: its name.
         pace: how long things may take, and where lines about the work go.
+        agree: told what is there and the kept releases that go with it, before anything is stopped; it raises where
+            that is not to be.
 
     Raises:
         HostsFailed: every host has failed.
@@ -56,6 +63,8 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
     fleet.leave_out({failure.host: failure.error for failure in damaged})
     refuse_silence(fleet)
     releases = recorded.releases
+    if agree is not None and (releases or recorded.unfinished):
+        agree(recorded, kept_there(fleet, hosts, stack, timeout_s=limits.ask_s))
     # Before anything is stopped: what they would see end they would start again.
     tell_watchers(fleet, releases, "forget", stack, timeout_s=limits.ask_s)
     for role in STOP_ORDER:
@@ -167,6 +176,20 @@ def _remove_files(
         forgotten.update(dict.fromkeys(map(str, listed if isinstance(listed, list) else [])))
     rows = [row for report in reports.values() for row in rows_of(report, "items")]
     return sum(row["state"] == "changed" for row in rows), list(forgotten)
+
+
+def purge(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> None:
+    """Remove what engines compiled, which a later start would find, from hosts where nothing of the stack is left.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    request = {"operation": "caches", "action": "clear", "stack": stack}
+    reports = ask_all(fleet, dict.fromkeys(hosts, request), timeout_s=pace.limits.ask_s)
+    size = sum(int(str(report.get("removed_bytes") or 0)) for report in reports.values())
+    pace.say(
+        f"{stack}: {size / 1e6:.0f} MB that engines had compiled removed from {len(reports)} hosts"
+    )
 
 
 def _refuse_left(host: str, report: Report) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from infra.catalog.schema import Checkpoint, ModelShape
 
-_BYTES = 2  # attention, shared experts, dense layers and embeddings stay in bf16
+_BYTES = 2  # of what no build quantises: gates, `kv_b` and embeddings
 GIB = 2**30
 
 
@@ -36,10 +36,12 @@ def weight_bytes_per_device(checkpoint: Checkpoint, layout: Layout) -> float:
     shape = checkpoint.shape
     if shape is None:
         return checkpoint.size_bytes / layout.tensor
-    parts = _attention(shape)
-    replicated = _BYTES * shape.num_layers * parts.replicated
-    attention = _BYTES * shape.num_layers * (parts.split + parts.absorbed) / layout.attention_tensor
-    split = attention + _BYTES * _dense(shape) / layout.tensor
+    parts, linear = _attention(shape), checkpoint.linear_bytes
+    replicated = shape.num_layers * (linear * parts.replicated + _BYTES * parts.gate)
+    # `kv_b` and its absorbed copy
+    attention = shape.num_layers * (linear * parts.split + 2 * _BYTES * parts.kv_b)
+    dense = linear * _dense(shape) + 2 * _BYTES * shape.vocab_size * shape.hidden_size
+    split = attention / layout.attention_tensor + dense / layout.tensor
     experts = checkpoint.expert_bytes * _expert_share(layout, shape.num_experts)
     vision = 0.0
     if shape.vision is not None:
@@ -56,11 +58,12 @@ def _expert_share(layout: Layout, num_experts: int) -> float:
 
 
 class _Attention(NamedTuple):
-    """Parameters of one layer's attention: on every device, split over devices, and the absorbed copy."""
+    """Parameters of one layer's attention: on every device, of the gate there, split over devices, and of `kv_b`."""
 
     replicated: int
+    gate: int
     split: int
-    absorbed: int
+    kv_b: int
 
 
 def _attention(shape: ModelShape) -> _Attention:
@@ -71,14 +74,14 @@ def _attention(shape: ModelShape) -> _Attention:
     kv_b = shape.kv_lora_rank * heads * (shape.qk_nope_head_dim + shape.v_head_dim)
     output = heads * shape.v_head_dim * hidden
     gate = hidden * shape.num_experts
-    return _Attention(replicated=q_a + kv_a + gate, split=q_b + kv_b + output, absorbed=kv_b)
+    return _Attention(replicated=q_a + kv_a, gate=gate, split=q_b + output, kv_b=kv_b)
 
 
 def _dense(shape: ModelShape) -> int:
-    """Parameters of the dense layers, the shared experts and both embeddings."""
+    """Parameters of the dense layers and the shared experts."""
     moe_layers = shape.num_layers - shape.num_dense_layers
     shared = (
         moe_layers * shape.num_shared_experts * 3 * shape.hidden_size * shape.moe_intermediate_size
     )
     dense = shape.num_dense_layers * 3 * shape.hidden_size * shape.intermediate_size
-    return shared + dense + 2 * shape.vocab_size * shape.hidden_size
+    return shared + dense

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,6 +14,10 @@ from infra.engines.contract import Engine, Part
 from infra.engines.settings import Origin, RoleSettings
 from infra.inventory.hosts import HostFacts
 from infra.spec.stack import RoleName
+
+# What a variable's value may hold of the host that its process runs on.
+PLACEHOLDERS = ("address", "interface", "rdma_devices")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,11 @@ def fill_template(template: str, facts: HostFacts) -> str | None:
         .replace("{interface}", facts.interface)
         .replace("{rdma_devices}", ",".join(facts.rdma_devices))
     )
+
+
+def unknown_placeholders(template: str) -> tuple[str, ...]:
+    """The words in braces that stand for nothing."""
+    return tuple(word for word in _PLACEHOLDER.findall(template) if word not in PLACEHOLDERS)
 
 
 def _spell(part: Part, catalogue: FlagCatalogue) -> tuple[tuple[str, ...], dict[str, Origin]]:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Image
 from infra.engines.capabilities import capabilities_of
 from infra.engines.registry import ENGINES
-from infra.engines.settings import RoleSettings
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
 from infra.inventory.hosts import AddressBook, Inventory
@@ -173,13 +171,6 @@ def _secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     return dict(sorted({**own, **edge_secrets(spec)}.items()))
 
 
-def image_for(settings: RoleSettings) -> Image | None:
-    """The release's image for the role's accelerator, or None when the catalogue has none."""
-    return next(
-        (i for i in settings.release.images if settings.accelerator.id in i.accelerators), None
-    )
-
-
 def _hosts(resolved: ResolvedStack, topology: Topology, book: AddressBook) -> tuple[PlanHost, ...]:
     """The topology's hosts; a router or an edge that runs on none of them has a host without devices."""
     hosts = tuple(
@@ -211,7 +202,7 @@ def _hosts(resolved: ResolvedStack, topology: Topology, book: AddressBook) -> tu
 
 
 def _engine(resolved: ResolvedStack) -> PlanEngine:
-    spec, image = resolved.stack.spec, image_for(resolved.roles[0])
+    spec, image = resolved.stack.spec, resolved.roles[0].image
     return PlanEngine(
         name=spec.engine.name,
         version=spec.engine.version,
@@ -270,7 +261,7 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
     if spec.firewall == "plan" and spec.platform in KUBERNETES:
-        what = f"Pods of {spec.platform} use their nodes' network, which no rule of ours may close for everybody there."
+        what = f"Pods of {spec.platform} have networks of their own, which no table of a host's own ports filters."
         fix = "Remove it; close the nodes' network with security groups, or the cluster's own host policies."
         problems.add("firewall-of-pods", "firewall", what, fix)
     if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":

@@ -42,6 +42,8 @@ def plan_document(plan: Plan) -> dict[str, object]:
                 "address": host.address,
                 "accelerator": host.accelerator,
                 "num_devices": host.num_devices,
+                # left out where there are none: by themselves they move no hash
+                **({"networks": list(host.networks)} if host.networks else {}),
             }
             for host in plan.hosts
         ],
@@ -55,7 +57,7 @@ def plan_document(plan: Plan) -> dict[str, object]:
 
 
 def _firewall_document(plan: Plan) -> dict[str, object]:
-    """Left out where there is none: plans that hosts keep from before have the hash that they had."""
+    """Left out where there is none, as `edge` and a host's `networks` are: by itself it moves no hash."""
     if plan.firewall is None:
         return {}
     allowed = {"clients": list(plan.firewall.clients), "monitors": list(plan.firewall.monitors)}

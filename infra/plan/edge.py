@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from infra.engines.haproxy import ALLOW, START, START_IN_POD
@@ -25,14 +26,15 @@ SECRETS = (KEYS, CERTIFICATE, PRIVATE_KEY)
 FIELDS = {KEYS: "edge.keys", CERTIFICATE: "edge.tls.certificate", PRIVATE_KEY: "edge.tls.key"}
 # What clients must never reach, by the first segment or the whole path: it stops, changes or shows what serves, or is
 # inference by another door. Source: routes of vllm 0.22.1 and 0.33.0, sglang 0.5.9 and 0.5.23, vllm-router 0.1.17,
-# sglang-router 0.3.2 and vllm-ascend's proxy, read in the packages; checked 2026-11-26.
+# sglang-router 0.3.2 and vllm-ascend's proxy, read in the packages; vllm entrypoints/serve/rlhf/api_router.py of main;
+# checked 2026-11-26.
 CONTROL_PATHS = frozenset(
     (
         "abort_request", "abort_requests", "add_worker", "clear_hicache_storage_backend", "close_session",
         "collective_rpc", "configure_logging", "continue_generation", "destroy_weights_update_group",
         "dump_expert_distribution_record", "fault_tolerance", "flush_cache", "freeze_gc", "get_internal_state",
-        "get_loads", "get_server_info", "get_weight_version", "get_weights_by_name", "healthcheck",
-        "init_weights_send_group_for_remote_instance", "init_weights_update_group",
+        "get_loads", "get_server_info", "get_weight_version", "get_weights_by_name", "get_world_size", "healthcheck",
+        "init_weight_transfer_engine", "init_weights_send_group_for_remote_instance", "init_weights_update_group",
         "instances", "invocations", "is_paused", "is_scaling_elastic_ep", "is_sleeping",
         "kv_event_sources", "list_workers", "load", "load_lora_adapter", "metrics", "open_session", "pause",
         "pause_generation", "release_memory_occupation", "remove_worker", "reset_encoder_cache", "reset_mm_cache",
@@ -44,8 +46,8 @@ CONTROL_PATHS = frozenset(
         "update_weights_from_tensor", "wake_up", "workers",
     )
 )  # fmt: skip
-# Under a version's prefix, where both engines change adapters and caches.
-_VERSIONS = ("v1", "v2", "inference")
+# Prefixes, one below the other, under which both engines change adapters and caches (`/v1/`, `/inference/v1/`).
+_PREFIX = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]*)?|inference|")
 
 
 def refuse_edge(stack: LoadedStack, problems: Problems) -> None:
@@ -71,8 +73,8 @@ def refuse_edge(stack: LoadedStack, problems: Problems) -> None:
 def is_control(path: str) -> bool:
     """Whether a path stops, changes or shows what serves."""
     segments = path.lower().strip("/").split("/")
-    start = segments[1:] if segments[0] in _VERSIONS else segments
-    return bool(start) and start[0] in CONTROL_PATHS
+    named = next((each for each in segments if not _PREFIX.fullmatch(each)), "")
+    return named in CONTROL_PATHS
 
 
 def edge_secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
@@ -99,6 +101,7 @@ def plan_edge(spec: StackSpec) -> PlanEdge | None:
         name=spec.edge.name,
         tls="given" if isinstance(spec.edge.tls, EdgeTls) else spec.edge.tls or "unsaid",
         allow=spec.edge.allow or ALLOW,
+        connections_per_address=spec.edge.connections_per_address,
         connections_per_key=spec.edge.connections_per_key,
     )
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from infra.engines.credentials import TAKEN_SECRETS
 from infra.errors import StackError
 from infra.plan import grammar
 from infra.plan.grammar import field_of, shown
 from infra.plan.process import Plan, PlanHost, Process
+from infra.spec.section import looks_like_secret
 from infra.spec.stack_files import STACK_NAME
 
 # All arguments and variables of a process, in characters: execve(2) takes a quarter of the stack, 2 MiB of 8.
@@ -87,6 +89,11 @@ _ADDRESS = _Kind(
 )
 _VARIABLE = _Kind(
     grammar.is_variable, "Use letters, digits and `_`, no digit first.", "is no name of a variable"
+)
+_SECRET = _Kind(
+    TAKEN_SECRETS.__contains__,
+    f"Use {', '.join(TAKEN_SECRETS)}.",
+    "is no secret that a program takes",
 )
 _PATH = _Kind(
     grammar.is_normal_path, "Use an absolute path without `..`, `.`, `//` or control characters."
@@ -168,12 +175,18 @@ def _head(plan: Plan) -> Iterator[Misfit]:
         yield from _count(("firewall", "monitors"), plan.firewall.monitors, MAX_NETWORKS)
     yield from _count(("secrets",), plan.secrets, MAX_SECRETS)
     for name, reference in plan.secrets.items():
-        yield from _text(("secrets", name), name, _VARIABLE)
+        yield from _text(("secrets", name), name, _SECRET)
         if set(reference) not in ({"env"}, {"file"}):
             fix = "Write {env: NAME} or {file: PATH}."
             yield Misfit(("secrets", name), "It says nowhere, or twice, where to read it.", fix)
         for way, place in reference.items():
-            yield from _text(("secrets", name, way), place, _VARIABLE if way == "env" else _TEXT)
+            if looks_like_secret(place):
+                what = "It has the shape of a secret itself, which is not shown here."
+                yield Misfit(("secrets", name, way), what, "Write {env: NAME} or {file: PATH}.")
+            else:
+                yield from _text(
+                    ("secrets", name, way), place, _VARIABLE if way == "env" else _TEXT
+                )
 
 
 def _host(path: Path, host: PlanHost) -> Iterator[Misfit]:

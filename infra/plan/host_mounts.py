@@ -22,6 +22,7 @@ _OTHERS = "there the files of other containers lie"
 _LOGINS = "there the keys of the host's users lie"
 _PROGRAMS = "there the host's own programs lie"
 _KEYS = "there keys of the host lie"
+_WRITES = "there no weights, caches or devices lie, and the host runs or obeys what it finds"
 # A folder, and what lies there. Whatever holds one is closed with it, and whatever lies below it.
 _CLOSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -69,18 +70,32 @@ _WHOLE: Mapping[str, str] = {
     "/usr/local/sbin": _PROGRAMS,
     "/usr/local/lib": _PROGRAMS,
 }
-# Read by every container that wants them, and written by none: the host runs or obeys what lies there.
-_IF_WRITTEN = (
-    "/etc", "/opt/cni", "/opt/moe-infra", "/sys/kernel", "/sys/module", "/sys/power", "/usr/lib/modules",
-    "/usr/lib/systemd", "/usr/lib/udev", "/usr/lib/modprobe.d", "/usr/lib/sysctl.d", "/usr/lib/tmpfiles.d",
-    "/usr/lib/python3", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/libexec", "/usr/local/lib",
-    "/usr/local/sbin", "/usr/share",
-)  # fmt: skip
-# Files that published deployments mount from there without a word of `ro`, and that nobody runs or obeys as root.
-_BUT_NOT = (
+# What published deployments mount without a word of `ro`: files and folders of drivers, of devices, and of the host's
+# own description. Everything else that is written must be data.
+# (vLLM-Ascend guide Kimi-K2.5 and docs/source/installation.md; AMD's and NVIDIA's recipes of vLLM and SGLang; Google,
+# "GPUDirect-TCPX" for GKE; checked 2026-11-26.)
+_WRITTEN = (
     "/etc/ascend_install.info", "/etc/hccn.conf", "/etc/vnpu.cfg", "/etc/hccl_rootinfo.json", "/etc/hosts",
     "/etc/hostname", "/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/machine-id", "/etc/nccl.conf",
+    "/usr/local/Ascend", "/usr/local/dcmi", "/usr/local/bin/npu-smi", "/usr/bin/npu-smi", "/usr/bin/hccn_tool",
+    "/usr/local/sbin/npu-smi", "/usr/local/nvidia", "/usr/share/zoneinfo", "/var/log/npu", "/var/queue_schedule",
+    "/var/lib/lxcfs", "/run/nvidia", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/run/nvidia-imex",
+    "/home/kubernetes/bin/nvidia", "/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/net",
 )  # fmt: skip
+# Folders at the root of a system (file-hierarchy(7), FHS 3.0); any other one is somebody's data.
+_SYSTEM = re.compile(
+    r"bin|boot|dev|efi|etc|home|lib|lib32|lib64|libx32|lost\+found|opt|proc|root|run|sbin|snap|sys|tmp|usr|var"
+)
+_DEVICE = re.compile(
+    r"^/dev/(?:shm|infiniband|dri|nvidia|davinci|devmm_svm|hisi_hdc|kfd|gdrdrv|knem|xpmem|hugepages|uverbs|mqueue)"
+)
+# A folder of data among a system's own: below a user's, below /tmp, or named for what it holds.
+_OF_USER = re.compile(r"^/(?:home/[^/]+|root)/(?:\.cache(?:/|$)|[^./])")
+_OF_JOB = re.compile(r"^/(?:tmp|var/tmp)/(?!\.|ssh-|systemd-private|snap|tmux)[^/]+")
+_FOR_DATA = re.compile(
+    r"^/(?:opt|var/cache|var/lib|usr/local|usr/share)/[^/]*(?:model|weight|checkpoint|cache|hugging|hf[_-]?|hub|dataset)",
+    re.IGNORECASE,
+)
 _PATTERNS: Mapping[re.Pattern[str], str] = {
     re.compile(
         r"(?:docker|containerd|podman|crio|cri-dockerd|buildkitd|dockershim)\.sock$"
@@ -92,8 +107,6 @@ _PATTERNS: Mapping[re.Pattern[str], str] = {
         r"^/dev/(?:sd|hd|vd|xvd|nvme|dm-|md|loop|sg|ng|nbd|zd|rbd|mmcblk|pmem)[a-z]*\d*(?:[np]\d+)*$"
     ): _KERNEL,
 }
-# What a login of the user runs.
-_AT_LOGIN = re.compile(r"^/(?:root|home/[^/]+)/\.(?:bash|profile|zsh|config(?:/systemd(?:/|$)|$))")
 # What drivers show of themselves there; all else of it is the kernel's, and other processes'.
 _OF_DRIVERS = "/proc/driver"
 
@@ -104,25 +117,39 @@ def normal_path(path: str) -> str:
     if found.startswith("//"):
         found = found[1:]
     for link, target in _LINKS.items():
-        if _is_at_or_below(found, link):
+        if is_at_or_below(found, link):
             return target + found.removeprefix(link)
     return found
+
+
+def is_at_or_below(path: str, folder: str) -> bool:
+    """Whether a normal path is a folder or lies in it."""
+    return folder in (path, "/") or path.startswith(f"{folder}/")
 
 
 def gives_host_away(source: str, *, read_only: bool) -> str | None:
     """Why a host's path is shown to no process; None where nothing speaks against it."""
     path = normal_path(source)
-    if path != _OF_DRIVERS and _is_at_or_below(path, _OF_DRIVERS):
+    if path != _OF_DRIVERS and is_at_or_below(path, _OF_DRIVERS):
         return None
     for pattern, why in _PATTERNS.items():
         if pattern.search(path):
             return why
-    is_obeyed = any(_is_at_or_below(path, each) for each in _IF_WRITTEN) and path not in _BUT_NOT
-    if not read_only and (is_obeyed or _AT_LOGIN.search(path)):
-        return _SERVICES
-    below = (why for closed, why in _CLOSED.items() if _is_at_or_below(path, closed))
-    holding = (why for each, why in {**_CLOSED, **_WHOLE}.items() if _is_at_or_below(each, path))
-    return next(below, None) or next(holding, None)
+    below = (why for closed, why in _CLOSED.items() if is_at_or_below(path, closed))
+    holding = (why for each, why in {**_CLOSED, **_WHOLE}.items() if is_at_or_below(each, path))
+    found = next(below, None) or next(holding, None)
+    return found if found or read_only or _may_be_written(path) else _WRITES
+
+
+def _may_be_written(path: str) -> bool:
+    """Whether a process may write there: data of somebody's, or what published deployments mount so."""
+    if not path.startswith("/"):  # a volume of a cluster
+        return True
+    if any(is_at_or_below(path, each) for each in _WRITTEN):
+        return True
+    patterns = (_DEVICE, _OF_USER, _OF_JOB, _FOR_DATA)
+    is_data = not _SYSTEM.fullmatch(path.split("/")[1])
+    return is_data or any(each.match(path) for each in patterns)
 
 
 def mount_refusal(source: str, *, read_only: bool) -> tuple[str, str] | None:
@@ -130,11 +157,13 @@ def mount_refusal(source: str, *, read_only: bool) -> tuple[str, str] | None:
     why = gives_host_away(source, read_only=read_only)
     if why is None:
         return None
+    if why == _WRITES:
+        what = f"{source} of the host may be written by the process: {why}."
+        return (
+            what,
+            "Mount it read-only, or a folder for weights and caches such as /models or /mnt/cache.",
+        )
     what = (
         f"{source} of the host is shown to the process: {why}. Whoever holds that, holds the host."
     )
     return what, "Mount the one folder that the process reads, not what holds it."
-
-
-def _is_at_or_below(path: str, folder: str) -> bool:
-    return folder in (path, "/") or path.startswith(f"{folder}/")

@@ -57,6 +57,7 @@ class _Host(_Row):
     address: str
     accelerator: str
     num_devices: int = Field(ge=0)
+    networks: tuple[Literal["efa"], ...] = ()
 
 
 class _Bind(_Row):
@@ -98,6 +99,7 @@ class _Edge(_Row):
     name: EdgeName
     tls: Literal["given", "none", "unsaid"]
     allow: tuple[RequestPath, ...] = Field(min_length=1)
+    connections_per_address: int = Field(ge=1)
     connections_per_key: int = Field(ge=1)
 
 

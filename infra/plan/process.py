@@ -69,13 +69,25 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHost:
-    """A host of the plan. `num_devices` are all that it has, used or idle."""
+    """A host of the plan.
+
+    Args:
+        num_devices: all that it has, used or idle.
+        networks: of the catalogue, that an imported file says it has; its pod asks the network's device plugin, where
+            it is a pod's.
+    """
 
     name: str
     roles: tuple[str, ...]
     address: str
     accelerator: str
     num_devices: int
+    networks: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of an inventory that it lies in: those of its roles, or `router` where it runs no engine."""
+        return self.roles or ("router",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +120,14 @@ class PlanEdge:
     Args:
         tls: whether clients speak TLS: `given` with a certificate, `none` where the stack says so, else `unsaid`.
         allow: the paths that it lets through, exact.
+        connections_per_address: connections of one address that run no request with a right key.
         connections_per_key: requests of one key that run at once.
     """
 
     name: EdgeName
     tls: Literal["given", "none", "unsaid"]
     allow: tuple[str, ...]
+    connections_per_address: int
     connections_per_key: int
 
 

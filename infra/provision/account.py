@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pulumi
-from pulumi.runtime.config import is_config_secret
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
-from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
+from infra.provision.config_problems import (
+    PROJECT_NAME,
+    REGION,
+    account_problem,
+    secret_problems,
+    unknown_key_problems,
+    zone_example,
+)
 from infra.provision.naming import OWNER_TAGS
 
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
@@ -26,6 +33,7 @@ class Account:
     """What only the owner of the account knows about one stack.
 
     Args:
+        account_id: which the credentials must be of; None for any.
         reservation_id: None on demand.
         key_name: None where nobody logs in to the machines.
         ami: None for the current image of the instance type.
@@ -38,9 +46,11 @@ class Account:
         subnet_id: an existing subnet for hosts; None to make a network.
         gateway_subnet_id: an existing subnet for a load balancer; None for that of hosts.
         clients: who may dial the load balancer; None for the network that is made for hosts, or the hosts' own subnet.
+        replace_machines: hosts whose machines `pulumi up` may give back and launch anew.
         tags: further tags of every resource.
     """
 
+    account_id: str | None
     region: str
     zone_id: str
     reservation_id: str | None
@@ -57,6 +67,7 @@ class Account:
     clients: str | None
     lustre: LustreSettings
     root_volume_gib: int
+    replace_machines: tuple[str, ...]
     tags: Mapping[str, str]
 
 
@@ -68,6 +79,7 @@ class Demand:
         num_addresses: what its hosts take from their subnet, all together.
         has_login: whether its machines are logged in to, and start from an image of their own: those of a cluster are
             not, and their image is the cluster's business.
+        speaks_tls: whether what clients dial on its hosts ends their TLS.
     """
 
     stack: str
@@ -77,6 +89,7 @@ class Demand:
     uses_lustre: bool
     wants_load_balancer: bool
     has_login: bool = True
+    speaks_tls: bool = False
 
     def num_new_addresses(self, num_standing: int) -> int:
         """Addresses that hosts will yet take, when so many stand and have taken theirs."""
@@ -114,6 +127,12 @@ _KEYS = (
         is_required=True,
     ),
     _Key(
+        name="account_id",
+        pattern=r"\d{12}",
+        example="123456789012",
+        meaning="the number of the account that the stack is kept in",
+    ),
+    _Key(
         name="zone_id",
         pattern=r"[a-z0-9]+(-[a-z0-9]+)?-az\d+",
         example="use1-az4",
@@ -138,6 +157,12 @@ _KEYS = (
         pattern=r"ami-[0-9a-f]{8,17}",
         example="ami-0123456789abcdef0",
         meaning="the machine image to pin",
+    ),
+    _Key(
+        name="replace_machines",
+        pattern=r"[a-z0-9\-]+(,[a-z0-9\-]+)*",
+        example="decode-0",
+        meaning="names of hosts, with commas between",
     ),
     _Key(
         name="weights_bucket",
@@ -180,6 +205,21 @@ _FURTHER_NAMES = (
     *OWNER_TAGS,
 )
 CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_NAMES)
+
+
+def refuse_unknown_keys(declared: Collection[str]) -> None:
+    """Refuse a configuration of the selected stack with a key that nothing reads.
+
+    Args:
+        declared: names of this project's keys, as `Pulumi.yaml` has them.
+
+    Raises:
+        ProblemsFound: every such key, with the nearest that is read.
+    """
+    keys = {**get_config_env(), **CONFIG.get()}
+    problems = unknown_key_problems(sorted(keys), declared, pulumi.get_stack())
+    if problems:
+        raise ProblemsFound(problems)
 
 
 def read_values() -> dict[str, str]:
@@ -231,6 +271,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
     if problems:
         raise ProblemsFound(tuple(problems))
     return Account(
+        account_id=known.get("account_id"),
         region=known["aws:region"],
         zone_id=known["zone_id"],
         reservation_id=known.get("reservation_id") if demand.is_reserved else None,
@@ -247,6 +288,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         clients=known.get("clients_cidr"),
         lustre=_lustre(known),
         root_volume_gib=int(known["root_volume_gib"]),
+        replace_machines=tuple(filter(None, known.get("replace_machines", "").split(","))),
         tags={name: known[name] for name in OWNER_TAGS if name in known},
     )
 
@@ -277,10 +319,11 @@ def _key_problem(key: _Key, known: Mapping[str, str], demand: Demand) -> Problem
         or (key.is_of_login and demand.has_login)
         or (key.name == "reservation_id" and demand.is_reserved)
     )
+    example = zone_example(known.get(REGION)) if key.name == "zone_id" else key.example
     if value is None and is_required:
-        return _problem(key.full_name, f"Not set: {key.meaning}.", key.example, demand)
+        return _problem(key.full_name, f"Not set: {key.meaning}.", example, demand)
     if value is not None and not re.fullmatch(key.pattern, value):
-        return _problem(key.full_name, f"{value} is not {key.meaning}.", key.example, demand)
+        return _problem(key.full_name, f"{value} is not {key.meaning}.", example, demand)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -10,7 +10,7 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2
 
 from infra.catalog.figures import read_loading_rates
-from infra.errors import ProblemsFound
+from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
@@ -22,6 +22,12 @@ from infra.provision.naming import Tags
 from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
 from infra.provision.previous import read_previous_weights
 from infra.provision.stack_network import NetworkSettings, StackNetwork
+from infra.provision.standing_machines import (
+    WantedMachines,
+    find_standing,
+    standing_problems,
+    unknown_host_problems,
+)
 from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import (
     Loading,
@@ -101,6 +107,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         num_addresses=capacity.num_addresses,
         uses_lustre=spec.weights.storage == "fsx-lustre",
         wants_load_balancer=spec.ingress == "internal-load-balancer",
+        speaks_tls=spec.scheme == "https",
     )
     account = read_account(read_values(), demand)
     tags = Tags(stack=name, further=account.tags)
@@ -115,6 +122,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         *change_problems(
             standing_weights, store.storage, account.lustre, bucket=store.bucket, stack=name
         ),
+        *_machine_problems(topology, account, capacity, survey),
     )
     if problems:
         raise ProblemsFound(problems)
@@ -127,6 +135,26 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         survey=survey,
         tags=tags,
     )
+
+
+def _machine_problems(
+    topology: Topology, account: Account, capacity: CapacityPlan, survey: Survey
+) -> Iterator[Problem]:
+    """Why machines that stand would have to go, and hosts to replace that are none."""
+    name, groups = topology.stack, _hosts_by_group(topology)
+    hosts = [host.name for host in topology.hosts]
+    yield from unknown_host_problems(account.replace_machines, hosts, name)
+    standing, unasked = find_standing(name, groups)
+    yield from unasked
+    for each in standing:
+        wanted = WantedMachines(
+            instance_type=capacity.instance_type(groups[each.group][0]),
+            account=account,
+            capacity=capacity,
+            zone=survey.zone,
+            stack=name,
+        )
+        yield from standing_problems(each, wanted)
 
 
 def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from infra.errors import Problem
+from infra.spec.nearest import nearest
 
 PROJECT_NAME = "moe-infra"
+REGION = "aws:region"
+_INITIALS = {
+    "northeast": "ne",
+    "northwest": "nw",
+    "southeast": "se",
+    "southwest": "sw",
+}
 
 
 def account_problem(
@@ -32,7 +43,67 @@ def account_problem(
     )
 
 
+def unseen_zone_problem(zone_id: str, stack: str) -> Problem:
+    """A zone that the operator may not look at: subnets need its name, and nobody else tells the name."""
+    what = f"Zone {zone_id} was not looked at, and every subnet needs the zone's name."
+    fix = "Let your role do ec2:DescribeAvailabilityZones, and start again."
+    return replace(account_problem("moe-infra:zone_id", what, "", stack), fix=fix)
+
+
 def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:
     """Account facts that were set as secrets: whoever did so takes for hidden what is not."""
     what = "It is set as a secret, and what is made of it is readable: tags, state, inventory."
     return tuple(account_problem(key, what, "VALUE --plaintext", stack) for key in keys)
+
+
+def unknown_key_problems(
+    keys: Iterable[str], declared: Collection[str], stack: str
+) -> tuple[Problem, ...]:
+    """Keys that nothing reads: whoever set one believes in a value that is passed over.
+
+    Keys of other namespaces are their providers', but for what was meant to be ours or the region.
+
+    Args:
+        keys: of the configuration, as its file has them (`moe-infra:zone_id`).
+        declared: names of this project's keys, without namespace.
+        stack: the stack's name.
+    """
+    known = {*(f"{PROJECT_NAME}:{name}" for name in declared), REGION}
+    problems = []
+    for key in keys:
+        namespace, _, name = key.partition(":")
+        is_ours = namespace == PROJECT_NAME or _is_like(namespace, PROJECT_NAME)
+        is_region = namespace == REGION.partition(":")[0] and _is_like(name, "region")
+        if key in known or not (is_ours or is_region):
+            continue
+        meant = [REGION] if _is_like(name, "region") else sorted(declared)
+        typed = name if namespace == PROJECT_NAME else key
+        problems.append(
+            Problem(
+                rule="account-fact",
+                severity="error",
+                file=f"stacks/Pulumi.{stack}.yaml",
+                field=key,
+                what="Nothing reads this key.",
+                fix=(
+                    f"{nearest(name, meant)} Set that, and take this key away: "
+                    f"pulumi config rm {typed} --stack {stack}"
+                ),
+            )
+        )
+    return tuple(problems)
+
+
+def zone_example(region: str | None) -> str:
+    """A zone id of a region as AWS makes them: `us-east-2` has `use2-az1`, `ap-northeast-1` has `apne1-az1`.
+
+    Source: AWS, "Availability Zone IDs for your AWS resources" (its table of regions and ids; checked 2026-11-26).
+    """
+    is_region = re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d+", region or "") is not None
+    first, *words = (region if region and is_region else "us-east-1").split("-")
+    initials = "".join(_INITIALS.get(word, word[:1]) for word in words[:-1])
+    return f"{first}{initials}{words[-1]}-az1"
+
+
+def _is_like(name: str, word: str) -> bool:
+    return bool(difflib.get_close_matches(name.lower(), [word], cutoff=0.75))

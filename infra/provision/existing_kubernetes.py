@@ -19,17 +19,18 @@ from infra.provision.cluster.rules import (
     NodeDemand,
     is_lent,
     judge_cluster,
+    judge_networks,
 )
 from infra.provision.cluster.survey import survey_cluster
 from infra.provision.cluster.workload import (
     ClusterApi,
     Workload,
     WorkloadContent,
-    judged_plan,
+    judged_pods,
     pod_inventory,
-    refuse_or_warn,
     workload_content,
 )
+from infra.provision.judged_stack import refuse_or_warn
 from infra.render.pod_sets import sets_ports
 from infra.spec.load import LoadedStack
 
@@ -52,7 +53,7 @@ def provision_existing_kubernetes(
 
 def _decide(stack: LoadedStack, catalog: Catalog) -> tuple[ClusterAccess, WorkloadContent]:
     """Everything that can be refused, the cluster's own state included."""
-    plan = judged_plan(stack, catalog)
+    plan = judged_pods(stack, catalog)
     spans_hosts = plan.num_hosts > 1
     demand = ClusterDemand(stack=stack.name, weights=stack.spec.weights, spans_hosts=spans_hosts)
     access, facts = read_cluster(read_cluster_values(), demand)
@@ -67,5 +68,6 @@ def _decide(stack: LoadedStack, catalog: Catalog) -> tuple[ClusterAccess, Worklo
         sets_ports=any(map(sets_ports, content.objects)),
     )
     found = survey_cluster(access, facts, (LWS_DEFINITION, UNIT_DEFINITION, DOMAIN_DEFINITION))
-    refuse_or_warn(judge_cluster(found, facts, nodes))
+    networks = judge_networks(plan, stack, facts, catalog)
+    refuse_or_warn([*judge_cluster(found, facts, nodes), *networks])
     return access, replace(content, makes_namespace=not is_lent(found, stack.name))

@@ -35,6 +35,7 @@ class FoundReservation:
 
     Args:
         zone_name: with the letter of this account.
+        zone_id: of that zone; None where nobody has asked.
         num_instances: how many machines it holds in all.
         state: as EC2 words it.
         start: RFC 3339; empty when it is not told.
@@ -44,6 +45,7 @@ class FoundReservation:
     id: str
     instance_type: str
     zone_name: str
+    zone_id: str | None
     num_instances: int
     state: str
     start: str
@@ -115,7 +117,8 @@ def reservation_problems(
         yield _reservation_problem(what, demand)
     if found.zone_name != zone.name:
         what = f"{found.id} is in {found.zone_name}; zone {zone.zone_id} is {zone.name} in this account."
-        yield account_problem("moe-infra:zone_id", what, f"ID-OF-{found.zone_name}", demand.stack)
+        named = found.zone_id or f"ID-OF-{found.zone_name}"
+        yield account_problem("moe-infra:zone_id", what, named, demand.stack)
     if found.num_instances < demand.num_hosts:
         what = f"{found.id} holds {found.num_instances} machines; {demand.stack} needs {demand.num_hosts}."
         yield _reservation_problem(what, demand)
@@ -194,9 +197,10 @@ def gateway_problems(
 
 
 def load_balancer_problems(
-    found: FoundLoadBalancer, subnet: FoundSubnet | None, stack: str
+    found: FoundLoadBalancer, subnet: FoundSubnet | None, demand: Demand
 ) -> Iterator[Problem]:
     """Why a load balancer that exists cannot stand in front of the router."""
+    stack = demand.stack
     if subnet is None or subnet.vpc_id != found.vpc_id:
         hosts = "a network made for them" if subnet is None else subnet.vpc_id
         what = f"The load balancer is in {found.vpc_id}, hosts are in {hosts}."
@@ -210,6 +214,10 @@ def load_balancer_problems(
     if not found.security_groups:
         what = "The load balancer has no security group, by which hosts would know it."
         yield ingress_problem(what, "Name one that has.", stack)
+    if found.type == "application" and demand.speaks_tls:
+        what = "An application load balancer ends TLS itself, and has no certificate: keys would travel in the clear."
+        fix = "Name a network load balancer, which passes the edge's own TLS on."
+        yield ingress_problem(what, fix, stack)
 
 
 def arn_problem(arn: str, account: Account, stack: str) -> Problem | None:

@@ -29,7 +29,7 @@ class IngressSettings:
         port: the one that clients use, at the load balancer and at the router.
         clients: block that may dial a load balancer of the stack's own.
         existing: the load balancer to use; None to make one.
-        scheme: what clients speak with the router's host.
+        scheme: what clients speak; https with a network load balancer alone (`load_balancer_problems`).
         has_edge: whether a key is asked for there, on every path.
     """
 
@@ -68,9 +68,7 @@ class Ingress(pulumi.ComponentResource):
             for number, group in enumerate(found.security_groups):
                 self._let_in(f"router-from-{number}", network.host_group_id, group=group)
         self._listener(arn, kind, router)
-        # an application load balancer speaks for itself with clients
-        scheme = settings.scheme if kind == "network" else "http"
-        self.url = pulumi.Output.concat(f"{scheme}://", dns_name, f":{settings.port}")
+        self.url = pulumi.Output.concat(f"{settings.scheme}://", dns_name, f":{settings.port}")
         self.register_outputs({})
 
     def _load_balancer(self) -> lb.LoadBalancer:
@@ -106,13 +104,12 @@ class Ingress(pulumi.ComponentResource):
 
     def _listener(self, arn: pulumi.Input[str], kind: str, router: ec2.Instance) -> None:
         settings, protocol = self._settings, _PROTOCOLS[kind]
-        behind = "HTTPS" if protocol == "HTTP" and settings.scheme == "https" else protocol
         targets = lb.TargetGroup(
             "router",
             vpc_id=self._network.vpc_id,
             target_type="ip",
             port=settings.port,
-            protocol=behind,
+            protocol=protocol,
             health_check=self._health_check(kind),
             tags=settings.tags.of("router"),
             opts=self._child,
@@ -145,8 +142,7 @@ class Ingress(pulumi.ComponentResource):
             return {"protocol": "HTTP", "path": HEALTH, **port}
         if kind == "network":
             return {"protocol": "TCP", **port}
-        asked = {"protocol": settings.scheme.upper(), "path": HEALTH, "matcher": "401"}
-        return {**asked, **port}
+        return {"protocol": "HTTP", "path": HEALTH, "matcher": "401", **port}
 
     def _let_in(
         self,

@@ -1,4 +1,4 @@
-"""The parts of a launch template, whoever launches from it: metadata, volumes, interfaces, capacity."""
+"""The parts of a launch template, whoever launches from it: written, and read back from one that stands."""
 
 from __future__ import annotations
 
@@ -67,3 +67,39 @@ def capacity_arguments(kind: CapacityKind, reservation_id: str | None) -> dict[s
         return {"capacity_reservation_specification": specification}
     market = ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
     return {"capacity_reservation_specification": specification, "instance_market_options": market}
+
+
+def layout_of(interfaces: Sequence[NetworkInterface]) -> list[tuple[int, int, str]]:
+    """(card, device, type) of each interface, in order: a network layout as templates are compared by it."""
+    return sorted((each.card, each.device, each.type) for each in interfaces)
+
+
+def read_template(**chosen: object) -> dict[str, object]:
+    """The newest version of a launch template that stands, by the words in which an operator speaks of it.
+
+    Args:
+        chosen: `id`, or `tags`.
+
+    Raises:
+        Exception: there is no such template, or the operator may not ask (the SDK raises nothing narrower).
+    """
+    found = ec2.get_launch_template(**chosen)
+    volumes = [each.ebs[0].volume_size for each in found.block_device_mappings if each.ebs]
+    targets = [
+        target.capacity_reservation_id
+        for each in found.capacity_reservation_specifications
+        for target in each.capacity_reservation_targets
+    ]
+    return {
+        "instance type": found.instance_type,
+        "first boot": found.user_data,
+        "ami": found.image_id,
+        "key_name": found.key_name,
+        "root_volume_gib": int(volumes[0]) if volumes else None,
+        "network layout": sorted(
+            (int(each.network_card_index), int(each.device_index), each.interface_type)
+            for each in found.network_interfaces
+        ),
+        "reservation_id": targets[0] if targets else "",
+        "subnet": next((each.subnet_id for each in found.network_interfaces), None),
+    }

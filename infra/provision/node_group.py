@@ -67,7 +67,9 @@ class Surroundings:
 class NodeGroup(pulumi.ComponentResource):
     """One launch template and one instance per host, named as the topology names it.
 
-    A replacement gives the machine back before it takes another one: a reservation has no spare.
+    Another version of the template is for machines to come. Machines that stand keep theirs, unless the operator named
+    them (`replace_machines`). A replacement gives the machine back before it takes another one: a reservation has no
+    spare.
     `instances` maps host names to instances, in the topology's order.
     """
 
@@ -98,6 +100,7 @@ class NodeGroup(pulumi.ComponentResource):
             roles="+".join(host.roles),
             replicas="+".join(settings.replicas[host.name]),
         )
+        is_replaced = host.name in settings.account.replace_machines
         return ec2.Instance(
             host.name,
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
@@ -107,6 +110,7 @@ class NodeGroup(pulumi.ComponentResource):
                 parent=self,
                 depends_on=list(surroundings.ready),
                 delete_before_replace=True,
+                ignore_changes=[] if is_replaced else ["launchTemplate"],
                 custom_timeouts=MACHINE_WAIT,
             ),
         )

@@ -12,8 +12,11 @@ from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.plan.compile import resolve_topology
 from infra.plan.topology import Topology
+from infra.provision.account import refuse_unknown_keys
 from infra.provision.existing_hosts import existing_inventory
-from infra.spec.load import LoadedStack, load_stack
+from infra.provision.judged_stack import judged_plan
+from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.spec.plain_yaml import read_yaml
 
 # Exit code by which Pulumi's Python host knows that there is nothing to add (pulumi-language-python-exec).
 MESSAGE_WAS_SHOWN = 32
@@ -44,6 +47,7 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
     Raises:
         InfraError: the stack or the configuration is wrong; nothing was registered.
     """
+    refuse_unknown_keys(read_yaml(PROJECT / "Pulumi.yaml")["config"])
     stack, topology, size_bytes = _read_stack(root, name, catalog)
     platform = stack.spec.platform
     match platform:
@@ -51,6 +55,7 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
             # Only this platform pays for loading pulumi-aws (half a second).
             from infra.provision.aws_ec2 import provision_aws_ec2  # noqa: PLC0415
 
+            judged_plan(stack, catalog)
             return provision_aws_ec2(stack, topology, size_bytes)
         case "existing-hosts":
             return existing_inventory(root, stack.spec, topology)

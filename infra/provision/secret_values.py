@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
-from infra.plan.edge import FIELDS
+from infra.plan.edge import FIELDS, KEYS
+from infra.provision.edge_pair import refuse_no_pair
 from infra.spec.secret_file import MAX_BYTES, look_at
 from infra.spec.text_file import read_text
 
@@ -19,10 +20,12 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
         references: by name, `{"env": NAME}` or `{"file": PATH}`.
 
     Raises:
-        StackError: a variable is not set or empty.
+        StackError: a variable is not set or empty, or the edge's certificate and its key are no pair.
         PrerequisiteError: a file is not there, or holds no secret.
     """
-    return {name: _read(name, reference) for name, reference in references.items()}
+    values = {name: _read(name, reference) for name, reference in references.items()}
+    refuse_no_pair(values)
+    return values
 
 
 def field_of(name: str) -> str:
@@ -46,7 +49,8 @@ def _read_file(name: str, path: Path) -> str:
     (flaw, _), value = look_at(path), ""
     if flaw is None:
         try:
-            value = read_text(path, MAX_BYTES).strip()
+            value = read_text(path, MAX_BYTES).rstrip()
+            value = value if name == KEYS else value.lstrip()  # its lines are counted in messages
             flaw = None if value else "is empty"
         except OSError as error:
             flaw = f"cannot be read: {error.strerror}"

@@ -6,20 +6,19 @@ were made. All of it can be asked first; every answer that does not fit is one p
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import pulumi
 import pulumi_aws as aws
 from pulumi_aws import cloudcontrol, ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
-from infra.errors import Problem, ProblemsFound
+from infra.errors import ProblemsFound
 from infra.provision.account import Account, Demand
-from infra.provision.config_problems import account_problem
+from infra.provision.asking import Asking, last_line
+from infra.provision.config_problems import account_problem, unseen_zone_problem, zone_example
 from infra.provision.found import (
     FoundImage,
     FoundLoadBalancer,
@@ -40,12 +39,9 @@ from infra.provision.found import (
 from infra.provision.naming import STACK_TAG
 from infra.provision.zone import Zone
 
-_T = TypeVar("_T")
-# What IAM says: EC2 "UnauthorizedOperation", most others "AccessDenied… is not authorized to perform".
-_FORBIDDEN = re.compile(r"UnauthorizedOperation|AccessDenied|not authorized to perform")
 ARM = "arm64"  # AWS's word for aarch64
 # States of a machine in which it keeps its addresses; EC2 API, InstanceState.
-_HOLDING_ADDRESSES = ("pending", "running", "stopping", "stopped", "shutting-down")
+HOLDING_ADDRESSES = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,37 +60,6 @@ class Survey:
     subnet: FoundSubnet | None
     gateway_subnet: FoundSubnet | None
     load_balancer: FoundLoadBalancer | None
-
-
-class Asking:
-    """Questions to the cloud, and the problems that their answers are."""
-
-    def __init__(self, stack: str) -> None:
-        self.stack = stack
-        self.problems: list[Problem] = []
-
-    def ask(self, key: str, meaning: str, example: str, question: Callable[[], _T]) -> _T | None:
-        """The answer; None when there is no such thing, or when the operator may not ask."""
-        problem = account_problem(key, "", example, self.stack)
-        return self.ask_of(problem, meaning, question)
-
-    def ask_of(self, problem: Problem, meaning: str, question: Callable[[], _T]) -> _T | None:
-        """The same for what another file names: the problem says where, and how it is mended."""
-        try:
-            return question()
-        except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception with the provider's message
-            said = last_line(error)
-            if _FORBIDDEN.search(said):
-                where = problem.field
-                pulumi.log.warn(f"{where}: {meaning} was not looked at, you may not ask: {said}")
-            else:
-                what = f"There is no {meaning}, or the cloud did not answer: {said}."
-                self.problems.append(replace(problem, what=what))
-            return None
-
-    def note(self, *problems: Problem | None) -> None:
-        """Keep what is a problem."""
-        self.problems += [problem for problem in problems if problem is not None]
 
 
 def survey_account(
@@ -118,9 +83,12 @@ def survey_account(
         ProblemsFound: everything that is not there or does not fit; nothing was registered.
     """
     asking = Asking(demand.stack)
-    zone = _find_zone(asking, account)
+    _find_account(asking, account)
+    zone = _find_zone(asking, account, demand, instance_types)
     if zone is None:  # without it nothing else can be judged
-        raise ProblemsFound(tuple(asking.problems))
+        raise ProblemsFound(
+            tuple(asking.problems) or (unseen_zone_problem(account.zone_id, demand.stack),)
+        )
     images = {
         each.id: _find_image(asking, account, each) for each in instance_types if demand.has_login
     }
@@ -143,7 +111,7 @@ def survey_account(
             pulumi.log.warn(f"{shortage} Which of them stand already, you may not ask.")
     gateway = find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
-    found = _find_load_balancer(asking, account, load_balancer, subnet)
+    found = _find_load_balancer(asking, account, load_balancer, subnet, demand)
     if asking.problems:
         raise ProblemsFound(tuple(asking.problems))
     return Survey(
@@ -155,14 +123,39 @@ def survey_account(
     )
 
 
-def _find_zone(asking: Asking, account: Account) -> Zone | None:
-    """The zone of the capacity; a Local Zone need not be opted into yet."""
+def _find_account(asking: Asking, account: Account) -> None:
+    """Whether the credentials are those of the account that the stack is kept in."""
+    if account.account_id is None:
+        return
     found = asking.ask(
-        "moe-infra:zone_id",
+        "moe-infra:account_id",
+        "answer on which account this is",
+        account.account_id,
+        lambda: str(aws.get_caller_identity().account_id),
+    )
+    if found is not None and found != account.account_id:
+        problem = account_problem("moe-infra:account_id", "", account.account_id, asking.stack)
+        what = f"Your credentials are those of account {found}; the stack is kept in {account.account_id}."
+        fix = "Choose the right profile (AWS_PROFILE, or `pulumi config set aws:profile PROFILE`)."
+        # of another account every further answer would mislead
+        raise ProblemsFound((replace(problem, what=what, fix=fix),))
+
+
+def _find_zone(
+    asking: Asking, account: Account, demand: Demand, instance_types: tuple[InstanceType, ...]
+) -> Zone | None:
+    """The zone of the capacity; a Local Zone need not be opted into yet."""
+    key = "moe-infra:zone_id"
+    found = asking.ask(
+        key,
         f"zone {account.zone_id} in {account.region}",
-        "use1-az4",
+        zone_example(account.region),
         lambda: aws.get_availability_zone(zone_id=account.zone_id, all_availability_zones=True),
     )
+    if found is None and asking.problems:
+        meant = _meant_zone(account, demand, instance_types[0])
+        fix = account_problem(key, "", meant, asking.stack).fix
+        asking.problems = [replace(problem, fix=fix) for problem in asking.problems]
     if found is None:
         return None
     is_local = found.zone_type == "local-zone"
@@ -172,6 +165,30 @@ def _find_zone(asking: Asking, account: Account) -> Zone | None:
         group=found.group_name,
         parent_zone_id=found.parent_zone_id if is_local else None,
     )
+
+
+def _meant_zone(account: Account, demand: Demand, instance_type: InstanceType) -> str:
+    """The zone id that was meant where the one that is set is none: the reservation's, else one with such machines."""
+    if account.reservation_id is not None:
+        with contextlib.suppress(
+            Exception
+        ):  # what is wrong with the reservation is told with a right zone
+            return _id_of(_read_reservation(account.reservation_id, demand).zone_name)
+    with contextlib.suppress(Exception):
+        return min(_offering_zones(instance_type.id))
+    return zone_example(account.region)
+
+
+def _id_of(zone_name: str) -> str:
+    """The id of a zone that AWS names with the letter of this account."""
+    found = aws.get_availability_zone(name=zone_name, all_availability_zones=True)
+    return str(found.zone_id)
+
+
+def _offering_zones(instance_type: str) -> tuple[str, ...]:
+    wanted = [{"name": "instance-type", "values": [instance_type]}]
+    found = ec2.get_instance_type_offerings(filters=wanted, location_type="availability-zone-id")
+    return tuple(sorted(found.locations))
 
 
 def _find_image(asking: Asking, account: Account, instance_type: InstanceType) -> FoundImage | None:
@@ -202,21 +219,14 @@ def _find_image(asking: Asking, account: Account, instance_type: InstanceType) -
 
 
 def _find_offering(asking: Asking, account: Account, instance_type: InstanceType) -> None:
-    wanted = [{"name": "instance-type", "values": [instance_type.id]}]
     found = asking.ask(
         "moe-infra:zone_id",
         f"answer on where {instance_type.id} is offered",
-        "use1-az4",
-        lambda: ec2.get_instance_type_offerings(
-            filters=wanted, location_type="availability-zone-id"
-        ),
+        zone_example(account.region),
+        lambda: _offering_zones(instance_type.id),
     )
     if found is not None:
-        asking.note(
-            offering_problem(
-                instance_type.id, tuple(sorted(found.locations)), account, asking.stack
-            )
-        )
+        asking.note(offering_problem(instance_type.id, found, account, asking.stack))
 
 
 def _find_reservation(
@@ -229,15 +239,20 @@ def _find_reservation(
     identity = account.reservation_id
     if identity is None:
         return
-    read = _read_plain_reservation if demand.capacity == "odcr" else _read_block
     found = asking.ask(
         "moe-infra:reservation_id",
         f"{demand.capacity} reservation {identity} in {account.region}",
         "cr-0123456789abcdef0",
-        lambda: read(identity),
+        lambda: _read_reservation(identity, demand),
     )
     if found is None:
         return
+    zone_id = zone.zone_id
+    if found.zone_name != zone.name:
+        zone_id = f"ID-OF-{found.zone_name}"
+        with contextlib.suppress(Exception):  # whoever may not ask looks the id up
+            zone_id = _id_of(found.zone_name)
+    found = replace(found, zone_id=zone_id)
     asking.note(*reservation_problems(found, demand, zone, instance_types[0]))
     early = not_begun_problem(found, demand)
     if early is not None and pulumi.runtime.is_dry_run():
@@ -248,12 +263,17 @@ def _find_reservation(
         pulumi.log.info(end_notice(found, demand))
 
 
+def _read_reservation(identity: str, demand: Demand) -> FoundReservation:
+    return (_read_plain_reservation if demand.capacity == "odcr" else _read_block)(identity)
+
+
 def _read_block(identity: str) -> FoundReservation:
     found = ec2.get_capacity_block_reservation(id=identity)
     return FoundReservation(
         id=identity,
         instance_type=found.instance_type,
         zone_name=found.availability_zone,
+        zone_id=None,
         num_instances=int(found.instance_count),
         state=found.state,
         start=found.start_date,
@@ -271,6 +291,7 @@ def _read_plain_reservation(identity: str) -> FoundReservation:
         id=identity,
         instance_type=found["InstanceType"],
         zone_name=found["AvailabilityZone"],
+        zone_id=None,
         num_instances=int(found.get("TotalInstanceCount") or found["InstanceCount"]),
         state=found.get("State", "active"),
         start=found.get("StartDate", ""),
@@ -322,13 +343,13 @@ def _count_standing(asking: Asking, key: str, subnet_id: str) -> int | None:
         f"moe-infra:{key}",
         f"answer on which hosts stand in {subnet_id}",
         "subnet-0123456789abcdef0",
-        lambda: ec2.get_instances(filters=wanted, instance_state_names=list(_HOLDING_ADDRESSES)),
+        lambda: ec2.get_instances(filters=wanted, instance_state_names=list(HOLDING_ADDRESSES)),
     )
     return None if found is None else len(found.ids)
 
 
 def _find_load_balancer(
-    asking: Asking, account: Account, arn: str | None, subnet: FoundSubnet | None
+    asking: Asking, account: Account, arn: str | None, subnet: FoundSubnet | None, demand: Demand
 ) -> FoundLoadBalancer | None:
     if arn is None:
         return None
@@ -350,11 +371,5 @@ def _find_load_balancer(
         security_groups=tuple(found.security_groups),
         is_internal=bool(found.internal),
     )
-    asking.note(*load_balancer_problems(known, subnet, asking.stack))
+    asking.note(*load_balancer_problems(known, subnet, demand))
     return known
-
-
-def last_line(error: Exception) -> str:
-    """What the provider said, without the frames that the SDK puts around it."""
-    line = (str(error).strip().splitlines() or ["nothing"])[-1]
-    return line.rpartition("returned an error: ")[2].rstrip(".")

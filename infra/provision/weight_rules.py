@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
@@ -72,6 +72,13 @@ def change_problems(
     if was != storage and _would_leave(previous, storage, bucket):
         what = f"Weights are kept in {was}; {storage} would leave that without an owner."
         yield _storage_problem(what, _way_to_leave(str(was), stack), stack)
+        return
+    if previous.get("is_made") is True and bucket is not None:
+        what = (
+            f"The stack keeps its weights in a bucket that it has made, and {bucket} is named now."
+        )
+        fix = f"Name no bucket. Or change a copy of the stack file with another name, which reads {bucket}."
+        yield replace(_storage_problem(what, fix, stack), field="weights.source")
         return
     standing = previous.get("lustre")
     if storage != "fsx-lustre" or not isinstance(standing, Mapping):

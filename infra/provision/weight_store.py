@@ -98,6 +98,7 @@ class WeightStore(pulumi.ComponentResource):
         """The name of the bucket, created unless one exists."""
         if self._settings.bucket is not None:
             return pulumi.Output.from_input(self._settings.bucket)
+        self.place["is_made"] = True
         bucket = s3.Bucket("weights", tags=self._settings.tags.of("weights"), opts=self._kept)
         s3.BucketPublicAccessBlock(
             "weights",

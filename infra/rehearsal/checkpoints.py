@@ -83,9 +83,12 @@ def simulate_checkpoint(checkpoint: Checkpoint, path: str, revision: str) -> Sim
 
 
 def _named_paths(argv: tuple[str, ...], root: str) -> list[str]:
-    """Words of an argument vector that lie under the weights' path, also inside JSON values."""
-    paths = [word for word in argv if word.startswith(f"{root}/")]
-    for word in argv:
+    """Words of an argument vector that lie under the weights' path, behind `=` and inside JSON values too."""
+    words = [
+        word.partition("=")[2] if word.startswith("--") and "=" in word else word for word in argv
+    ]
+    paths = [word for word in words if word.startswith(f"{root}/")]
+    for word in words:
         if word.startswith("{"):
             model = as_map(json.loads(word)).get("model")
             if isinstance(model, str) and model.startswith(f"{root}/"):

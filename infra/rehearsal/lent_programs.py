@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import RouterRelease
+from infra.catalog.router_release import RouterRelease
 from infra.plan.process import Plan
 from infra.rehearsal import engine
 

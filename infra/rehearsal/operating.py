@@ -156,7 +156,7 @@ def operator_at_work(
         tuning: the stack's profile.
         say: told about progress.
     """
-    hosts = match_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
+    hosts = match_hosts([(host.name, host.groups[0]) for host in plan.hosts], inventory)
     values = made_up(plan.secrets)
     secrets = {name: Secret(value) for name, value in as_hosts_get_them(values).items()}
     key = secrets.get("api_key")

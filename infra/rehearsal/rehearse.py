@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_plan, judge_stack, never_made
+from infra.checks.judge import judge_plan, judge_stack, never_made, without_consequences
 from infra.errors import InfraError, Problem, ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.hosts import InventoryHost
@@ -37,6 +37,7 @@ from infra.rehearsal.report import (
 )
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import LOGIN, simulate_hosts
+from infra.rehearsal.staged_weights import with_staged_weights
 from infra.rehearsal.wishes import Wishes
 from infra.render.host_paths import unit_name
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
@@ -182,7 +183,9 @@ class Rehearsal:
                 what = "A plan does not say what its pods are made of."
                 fix = f"Rehearse its stack: fab rehearse --stack {wishes.plan.stack}"
                 raise StackError(wishes.plan_file, what, fix)
-            self.plan = wishes.plan
+            self.plan, moved = with_staged_weights(wishes.plan, self.catalog)
+            for told, folder in moved.items():
+                self._detail(f"simulated hosts hold {told} at {folder}: their commands say so")
             if wrong := never_made(wishes.plan, wishes.plan_file, self.catalog):
                 raise ProblemsFound(wrong)
             # A plan that is given is rehearsed even when the other rules refuse it: that is how it is judged.
@@ -192,7 +195,8 @@ class Rehearsal:
         if resolved is not None and topology is not None:
             book = address_book(topology, None)
             self.plan = compile_plan(resolved, topology, book, self.catalog)
-            problems = (*problems, *judge_stack(self.plan, stack, self.catalog))
+            found = judge_stack(self.plan, stack, self.catalog)
+            problems = without_consequences(problems, found)
         if errors := tuple(problem for problem in problems if problem.blocks):
             raise ProblemsFound(errors)
         return False, self._told(problems)
@@ -261,7 +265,9 @@ class Rehearsal:
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
         compile_lent_programs(plan, self.catalog)
-        hosts = simulate_hosts(plan, self.catalog, self.wishes.pace)
+        hosts = simulate_hosts(
+            plan, self.catalog, self.wishes.pace, has_asides=self.wishes.plan is None
+        )
         self.lab.boot(hosts, strangers=self.wishes.strangers)
         self.report.ssh_config = str(self.lab.ssh_config)
         self.reach(ways_in(read_inventory(self.inventory_path()), self._ssh_arguments()))

@@ -16,6 +16,7 @@ from infra.memory.overhead import OVERHEAD_GIB
 from infra.plan.process import Plan, PlanHost
 from infra.rehearsal import engine, standins
 from infra.rehearsal.checkpoints import SimulatedCheckpoint, checkpoints_of
+from infra.rehearsal.engine.world import EFA_LIBRARIES
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
 from infra.rehearsal.real_engines import engine_binds
 from infra.rehearsal.standins.vendor_files import vendor_files
@@ -29,6 +30,15 @@ REQUESTS = f"{STATE}/requests.jsonl"
 
 # Plausible releases of each vendor's driver; nothing in the product depends on the numbers.
 _NVIDIA_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for a rehearsal"
+# By vendor, an interface of every host that no other host can reach: the one that its library takes if left to guess.
+_ASIDE = {"nvidia": ("ib0",), "amd": ("ib0",), "ascend": ("bond1",)}
+# What images hold where the loader looks, or is told to look (vllm-ascend Dockerfile.a3@v0.22.1rc1).
+_LIBRARIES = {
+    "vllm-ascend": (
+        "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
+        "/usr/local/lib/ascend_transport.so",
+    )
+}
 _DRIVERS = {"nvidia": "580.95.05", "amd": "6.14.14", "ascend": "25.2.0", "cpu": "0"}
 
 
@@ -77,16 +87,28 @@ class _World:
     release: Release
     checkpoints: tuple[SimulatedCheckpoint, ...]
     pace: Pace
+    has_asides: bool
 
 
-def simulate_hosts(plan: Plan, catalog: Catalog, pace: Pace) -> tuple[LabHost, ...]:
-    """One simulated host per host of the plan, at its address, untuned and without any process."""
+def simulate_hosts(
+    plan: Plan, catalog: Catalog, pace: Pace, *, has_asides: bool = True
+) -> tuple[LabHost, ...]:
+    """One simulated host per host of the plan, at its address, untuned and without any process.
+
+    Args:
+        plan: whose hosts they are.
+        catalog: what is true of the world.
+        pace: how fast simulated time runs.
+        has_asides: whether each has an interface beside that of its address. Hosts of a plan from elsewhere, whose
+            author may have had one, have one.
+    """
     world = _World(
         plan=plan,
         catalog=catalog,
         release=catalog.release(plan.engine.name, plan.engine.version),
         checkpoints=checkpoints_of(plan, catalog),
         pace=pace,
+        has_asides=has_asides,
     )
     return tuple(_simulate(host, world) for host in plan.hosts)
 
@@ -124,6 +146,7 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
     return LabHost(
         name=host.name,
         address=host.address,
+        aside=_ASIDE.get(accelerator.vendor, ()) if world.has_asides else (),
         kernel="sysctl" if accelerator.vendor == "ascend" else "debugfs",
         has_cpufreq="-vm-" not in plan.tuning,
         knobs={"/proc/sys/kernel/arch": accelerator.architecture},
@@ -201,9 +224,18 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
         "super_pod_id": 1,
         "server_index": position,
         "imex_nodes": [other.address for other in plan.hosts],
+        **_network(plan, accelerator, world.catalog),
         "images": _images(world, accelerator) if plan.runtime != "native" else [],
         "native_engine": _played(release) if plan.runtime == "native" else None,
     }
+
+
+def _network(plan: Plan, accelerator: Accelerator, catalog: Catalog) -> dict[str, str]:
+    """What carries data between hosts where that is no card that verbs speak to: a platform's own network."""
+    if accelerator.fabric_spans_hosts:
+        return {}
+    own = [each.id for each in catalog.networks() if plan.platform in each.platforms]
+    return {"network": own[0]} if own else {}
 
 
 def _images(world: _World, accelerator: Accelerator) -> list[dict[str, object]]:
@@ -228,20 +260,22 @@ def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, 
     """The engine's image as the host holds it; a digest that nobody knows is made from its name."""
     known = [image.digest for image in release.images if image.reference == plan.engine.image]
     made = f"sha256:{hashlib.sha256(plan.engine.image.encode()).hexdigest()}"
-    libraries = [
-        image.jemalloc
-        for image in release.images
-        if image.reference == plan.engine.image and image.jemalloc
-    ]
     return {
         "reference": plan.engine.image,
         "digest": next(filter(None, known), made),
         "architecture": accelerator.architecture,
         "entrypoint": list(plan.engine.entrypoint),
         "env": {},
-        "files": libraries,
+        "files": _libraries(plan, release),
         **_played(release),
     }
+
+
+def _libraries(plan: Plan, release: Release) -> list[str]:
+    """The libraries of an image that the loader has to find; an image that the catalogue does not know has all."""
+    lacks = [each.network is None for each in release.images if each.reference == plan.engine.image]
+    own = _LIBRARIES.get(release.engine, ())
+    return [*own, *(() if any(lacks) else EFA_LIBRARIES)]
 
 
 def _played(release: Release) -> dict[str, object]:

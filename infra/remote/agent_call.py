@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -31,6 +32,8 @@ Mode = Literal["framed", "piped", "turns"]
 
 LAST_LINES = 10
 REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d{1,9})\n", re.MULTILINE)
+# A login's noise holds no marker; each that is none costs a look at all that it promises.
+MOST_MARKERS = 16
 # No quotes inside, so that any shell passes it on; the words of the report are found by their marker.
 _BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
 _NO_PYTHON, _NO_SUDO, _OLD_PYTHON = (
@@ -196,7 +199,7 @@ def agent_command(*, sudo: bool, asks: bool = False, mode: Mode = "framed") -> s
 
 def find_report(stdout: bytes) -> dict[str, object] | None:
     """The report among whatever else a login prints; None when there is no whole one."""
-    for match in reversed(list(REPORT.finditer(stdout))):
+    for match in reversed(deque(REPORT.finditer(stdout), maxlen=MOST_MARKERS)):
         text = stdout[match.end() : match.end() + int(match.group(1))]
         try:
             report = read_json(text)

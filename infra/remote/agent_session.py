@@ -10,6 +10,7 @@ from typing import TypeGuard, cast
 from infra.agent.conversation import IDLE_LIMIT_S
 from infra.errors import InfraError
 from infra.remote.agent_call import (
+    MOST_MARKERS,
     REPORT,
     agent_command,
     call_agent,
@@ -203,6 +204,7 @@ class _ReportReader:
         self._heard = bytearray()
         self._looked = 0
         self._start = self._end = 0
+        self._num_markers = 0
 
     def take(self, piece: bytes) -> bool:
         """Hear a piece; whether the report is whole."""
@@ -210,6 +212,8 @@ class _ReportReader:
         while True:
             if not self._end and not self._find_marker():
                 return False
+            if self._num_markers > MOST_MARKERS:
+                return False  # what comes is no answer: the limits of time and of length end it
             if len(self._heard) < self._end:
                 return False
             if self._read():
@@ -221,6 +225,7 @@ class _ReportReader:
         if found is None:
             self._looked = max(self._looked, len(self._heard) - MARKER_BYTES)
             return False
+        self._num_markers += 1
         self._start, self._end = found.end(), found.end() + int(found.group(1))
         return True
 

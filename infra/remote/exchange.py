@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import paramiko
 
+from infra.remote.arrival import arrival_of
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.pulse import Pulse
 
@@ -104,7 +105,7 @@ class Exchange:
         self._said_at = time.monotonic()
         self._send()
         poll = select.poll()
-        poll.register(channel.fileno(), select.POLLIN)
+        poll.register(arrival_of(channel), select.POLLIN)
         while True:
             is_over = channel.eof_received or channel.closed
             got, is_whole = self._receive(take)

@@ -11,6 +11,7 @@ from typing import Final
 
 import paramiko
 
+from infra.remote.arrival import arrival_of
 from infra.remote.exchange import SIGN
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.pulse import Pulse
@@ -51,7 +52,7 @@ class SshStream:
 
     def _pieces(self) -> Iterator[bytes]:
         channel, poll, told = self._channel, select.poll(), time.monotonic()
-        poll.register(channel.fileno(), select.POLLIN)
+        poll.register(arrival_of(channel), select.POLLIN)
         while not self._is_closed.is_set():
             is_over = channel.eof_received or channel.closed
             got = False

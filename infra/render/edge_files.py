@@ -28,6 +28,7 @@ from infra.render.host_paths import (
     UNIT_FOLDER,
     credentials_folder,
     edge_secrets_folder,
+    metadata_unit,
     process_folder,
     stack_folder,
     stack_slice,
@@ -91,6 +92,7 @@ def edge_front(plan: Plan, process: Process) -> Front:
         port=process.binds[0].port,
         has_tls=plan.edge.tls == "given",
         allow=plan.edge.allow,
+        connections_per_address=plan.edge.connections_per_address,
         connections_per_key=plan.edge.connections_per_key,
         behind=f"{address}:{connect.port}",
         sends_key=any(each.variable == ENGINE_KEY_VARIABLE for each in edge_credentials(plan)),
@@ -153,8 +155,8 @@ def edge_unit(plan: Plan, process: Process) -> str:
     ]
     unit = [
         f"Description=moe-infra {plan.stack}: edge %i, which asks clients for keys",
-        "Wants=network-online.target",
-        "After=network-online.target",
+        f"Wants=network-online.target {metadata_unit(plan.stack)}",
+        f"After=network-online.target {metadata_unit(plan.stack)}",
         f"StartLimitIntervalSec={ROUTER_RESTARTS_S}",
         f"StartLimitBurst={ROUTER_RESTARTS}",
     ]

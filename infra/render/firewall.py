@@ -15,6 +15,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from infra.plan.ports import STAGING_BLOCK
 from infra.plan.process import Plan
 from infra.render.host_paths import UNIT_FOLDER, firewall_unit, unit_name, watch_unit
 from infra.render.items import Item, file_item, link_item
@@ -92,6 +93,7 @@ def firewall_items(plan: Plan, host: str) -> Iterator[Item]:
             "stack": plan.stack,
             "content": firewall_text(plan, host),
             "guards": guarded(plan, host),
+            "own": _spans(one for one in openings(plan, host) if _is_ours(one)),
             "units": units,
         },
     )
@@ -144,6 +146,11 @@ def firewall_document(plan: Plan, hosts: Iterable[str]) -> dict[str, object]:
             for host in hosts
         },
     }
+
+
+def _is_ours(one: Opening) -> bool:
+    """Whether nobody else of a host has a reason to listen there: the stager's block belongs to stacks alone."""
+    return one.is_own or (one.first, one.last) == (STAGING_BLOCK.first, STAGING_BLOCK.last)
 
 
 def _accepts(plan: Plan, one: Opening) -> Iterator[str]:

@@ -72,6 +72,12 @@ def credential_path(stack: str, secret: str) -> str:
     return f"{credentials_folder(stack)}/{secret}"
 
 
+def cache_folder(stack: str) -> str:
+    """What engines of the stack compiled (agent/caches.py): below `compile` by accelerator and image."""
+    stack_folder(stack)  # a name that is no path is refused
+    return f"/var/cache/moe-infra/{stack}"
+
+
 def router_credentials(stack: str, index: int | str) -> str:
     """The folder of copies of secrets that a router's own user may read, while the router runs."""
     return f"/run/moe-{stack}-router-{index}"
@@ -116,6 +122,11 @@ def metadata_unit(stack: str) -> str:
 def metadata_rules(stack: str) -> str:
     """The rules that it loads."""
     return f"{stack_folder(stack)}/metadata.nft"
+
+
+def metadata_guard(stack: str) -> str:
+    """The script that loads them, or says why nothing of the stack may start."""
+    return f"{stack_folder(stack)}/metadata-guard"
 
 
 def watch_unit(stack: str) -> str:

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import RouterRelease
+from infra.catalog.router_release import RouterRelease
 from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.plan.process import Plan, Process
-from infra.render.cloud_metadata import metadata_rules_text
+from infra.render.cloud_metadata import (
+    metadata_guard_text,
+    metadata_item,
+    metadata_rules_text,
+)
+from infra.render.compile_cache import cache_variables
 from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
 from infra.render.firewall import boot_files, firewall_items
@@ -19,6 +24,7 @@ from infra.render.host_paths import (
     cleanup_unit,
     container_name,
     credential_path,
+    metadata_guard,
     metadata_rules,
     metadata_unit,
     process_folder,
@@ -132,6 +138,8 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
     why = "engines fetch what clients name, and not the host's own credentials"
     yield file_item(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
+    guard = metadata_guard_text(plan.stack)
+    yield file_item(metadata_guard(plan.stack), guard, why, mode="0755")
     for process in processes:
         if process.kind == "edge":
             credentials = edge_credentials(plan)
@@ -166,6 +174,7 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         yield file_item(f"{UNIT_FOLDER}/{name}", text, "supervises the processes", unit=True)
     record = release_record(plan, processes, has_containers=bool(containers))
     yield file_item(release_path(plan.stack), record, "the record of this release")
+    yield metadata_item(plan.stack)
 
 
 def _process_files(
@@ -179,7 +188,7 @@ def _process_files(
     launch = process_launch(plan, process, router, catalog)
     yield file_item(
         f"{folder}/environment",
-        environment_file(process.id, process.env),
+        environment_file(process.id, {**process.env, **cache_variables(plan, process, catalog)}),
         f"environment of {process.id}",
     )
     script = launch_script(plan.stack, process, launch, credentials)

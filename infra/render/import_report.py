@@ -57,6 +57,9 @@ def import_listing(recipe: ImportedRecipe, judgement: Judgement) -> str:
         plan = replace(plan, hosts=hosts, tuning="unknown")
     documentation = not recipe.assembled.knows_addresses
     lines = [plan_listing(plan, documentation_addresses=documentation), f"read as {recipe.format}"]
+    if recipe.others:
+        shown = ", ".join(f"{name}={value}" for name, value in recipe.choice.items())
+        lines += [f"  {len(recipe.others) + 1} combinations of the file are judged; shown: {shown}"]
     lines += ["", "assumed"]
     for note in recipe.facts.assumptions:
         where = f" (line {note.line})" if note.line is not None else ""

@@ -53,7 +53,7 @@ def inventory_from_plan(
     """The inventory document of hosts at a plan's own addresses."""
     groups: dict[str, dict[str, object]] = {}
     for host in plan.hosts:
-        for number, role in enumerate(host.roles):
+        for number, role in enumerate(host.groups):
             address = None if number else {"ansible_host": host.address}
             groups.setdefault(role, {})[host.name] = address
     variables = {"ansible_user": user, "ansible_ssh_common_args": shlex.join(ssh_arguments) or None}

@@ -13,6 +13,7 @@ from infra.plan.gate import refuse_process
 from infra.plan.grammar import is_image, is_normal_path, shown
 from infra.plan.host_mounts import gives_host_away
 from infra.plan.process import Process
+from infra.render.compile_cache import CACHE_MOUNT, cache_lines
 from infra.render.container import (
     STRANGER,
     ContainerRuntime,
@@ -39,6 +40,7 @@ from infra.render.units import GRACE_S
 
 PRELOAD = "LD_PRELOAD"
 NO_CREDENTIAL_EXIT = 78  # EX_CONFIG of sysexits.h
+NO_SLICE_EXIT = 69  # EX_UNAVAILABLE of sysexits.h
 NOT_INSTALLED_EXIT = 127  # what a shell says of a missing program
 
 
@@ -49,6 +51,7 @@ class ContainerLaunch:
     Args:
         devices: None for a process that uses none, such as a router.
         mounts: from host to container, weights among them.
+        cache: the accelerator for which what it compiles is kept, None where nothing is.
 
     Raises:
         StackError: the image is an option to the runtime, or a mount gives the host away.
@@ -59,6 +62,7 @@ class ContainerLaunch:
     entrypoint: tuple[str, ...]
     devices: DeviceAccess | None
     mounts: tuple[Mount, ...]
+    cache: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what the gate and the rule `host-mount` should have stopped."""
@@ -158,6 +162,10 @@ def _in_container(
         text += f' \\\n  --mount "type=bind,source={source},target={target},readonly"'
         if credential.holds == "path":
             text += f" \\\n  --env={credential.variable}={target}"
+    caches: list[str] = []
+    if launch.cache is not None:
+        caches = cache_lines(launch.runtime, launch.image, stack, launch.cache)
+        text += f" \\\n  {CACHE_MOUNT}"
     if options:
         text += f" \\\n  {shell_command(options)}"
     left_over = f"{launch.runtime} rm --force {shlex.quote(name)} >/dev/null 2>&1 || :"
@@ -165,6 +173,7 @@ def _in_container(
         left_over,
         *_copied_credentials(stack, process, credentials),
         *_parent_slice(launch.runtime, stack),
+        *caches,
         f"{text} \\\n  {shell_command(command)}",
     ]
 
@@ -204,12 +213,21 @@ def _copied_credentials(
 
 
 def _parent_slice(runtime: ContainerRuntime, stack: str) -> list[str]:
-    """Shell lines that put the container into the stack's slice, by its name where systemd rules the control groups."""
+    """Shell lines that put the container into the stack's slice, by its name where systemd rules the control groups.
+
+    Outside of it nothing would keep the container from a cloud's metadata service: then it is not started.
+    """
     field = "{{.CgroupDriver}}" if runtime == "docker" else "{{.Host.CgroupManager}}"
-    asked = f"$({runtime} info --format {shlex.quote(field)} 2>/dev/null)"
+    asked = f"{runtime} info --format {shlex.quote(field)}"
     name, path = stack_slice(stack), slice_path(stack)
-    cases = f"systemd) parent=--cgroup-parent={name} ;; cgroupfs) parent=--cgroup-parent={path} ;;"
-    return ["parent=", f'case "{asked}" in {cases} esac']
+    head = (
+        f"moe-infra: not started: `{asked}` does not tell who rules the control groups, but says: "
+    )
+    return [
+        f"said=$({asked}) || :",
+        f"case $said in systemd) parent=--cgroup-parent={name} ;; cgroupfs) parent=--cgroup-parent={path} ;;",
+        f'  *) echo {shlex.quote(head)}"$said" >&2; exit {NO_SLICE_EXIT} ;; esac',
+    ]
 
 
 def _in_environment(

@@ -165,6 +165,9 @@ def _edge(plan: Plan, edge: Process) -> list[str]:
     lines.append(f"  {shlex.join(edge.argv)}")
     if plan.edge is not None:
         lines.append(f"  lets through, with a key: {' '.join(plan.edge.allow)}")
+        lines.append(
+            f"  connections of one address without a key: {plan.edge.connections_per_address}"
+        )
         lines.append(f"  requests of one key at once: {plan.edge.connections_per_key}")
     return lines
 

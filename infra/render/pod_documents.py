@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import RouterRelease
+from infra.catalog.router_release import RouterRelease
 from infra.engines.credentials import credentials_of
 from infra.inventory.pods import workload_name
 from infra.plan.endpoints import read_endpoints

@@ -26,9 +26,9 @@ from infra.render.pod_objects import (
 )
 from infra.render.pod_processes import Document
 
-# HAProxy's own, of the branch that was tried. Source: docker-library/official-images has an image for each release, and
-# gitlab.com/elxr/packages/haproxy the release 2.6.33; checked 2026-11-26. Verified: no; no registry can be asked here.
-IMAGE = "docker.io/library/haproxy:2.6.33"
+# HAProxy's own, of the branch that was tried. Source: docker-library/official-images, library/haproxy at 37079fb3
+# (2026-08-21), has the tag 2.6.32, for amd64 and arm64 among others; checked 2026-11-26.
+IMAGE = "docker.io/library/haproxy:2.6.32"
 FOLDER = "/etc/moe-infra"
 SECRETS_FOLDER = "/run/secrets/edge"
 RESERVED = {"cpu": "2", "memory": "2Gi"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from infra.catalog.schema import RouterRelease
+from infra.catalog.load import Catalog
+from infra.catalog.router_release import RouterRelease
 from infra.engines.credentials import credentials_of
 from infra.engines.serving import (
     COMPLETIONS,
@@ -17,6 +19,7 @@ from infra.engines.serving import (
 from infra.inventory.pods import OWN_ADDRESS, ROUTER_HOST
 from infra.plan.endpoints import Endpoints, RankEndpoint
 from infra.plan.process import Plan, Process
+from infra.render.compile_cache import cache_variables
 from infra.render.host_paths import ROUTER_ENVIRONMENTS
 from infra.render.launch_script import prepend_wrapper
 
@@ -37,7 +40,7 @@ def group_hosts(plan: Plan, group: str) -> tuple[str, ...]:
 
 
 def groups_document(
-    plan: Plan, groups: Sequence[str], endpoints: Endpoints, *, is_unit: bool
+    plan: Plan, groups: Sequence[str], endpoints: Endpoints, catalog: Catalog, *, is_unit: bool
 ) -> Document:
     """All processes of groups of one size, by group and by host in rank order.
 
@@ -45,6 +48,7 @@ def groups_document(
         plan: whose processes they are.
         groups: of one set, in the order of its replicas.
         endpoints: of the plan.
+        catalog: where engines keep what they compile.
         is_unit: whether the hosts' names are services that may still lead to an older revision.
     """
     by_group = [group_hosts(plan, group) for group in groups]
@@ -63,7 +67,14 @@ def groups_document(
                     for index, peer in enumerate(hosts)
                 ],
                 "processes": [
-                    _row(plan, process, endpoints, plan.engine.name)
+                    _row(
+                        plan,
+                        replace(
+                            process, env={**process.env, **cache_variables(plan, process, catalog)}
+                        ),
+                        endpoints,
+                        plan.engine.name,
+                    )
                     for process in plan.on_host(host)
                 ],
             }

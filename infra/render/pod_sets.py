@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from infra.engines.credentials import credentials_of
 from infra.inventory.pods import host_service, unit_name, workload_name
+from infra.render.compile_cache import cache_variables
 from infra.render.pod_objects import (
     PodObject,
     PodStack,
@@ -121,7 +122,9 @@ def _groups(stack: PodStack) -> list[str]:
 
 def _launch_map(stack: PodStack, place: str, name: str, groups: Sequence[str]) -> PodObject:
     """What the launcher is told about the hosts of some groups."""
-    told = groups_document(stack.plan, groups, stack.endpoints, is_unit=stack.is_unit)
+    told = groups_document(
+        stack.plan, groups, stack.endpoints, stack.catalog, is_unit=stack.is_unit
+    )
     data = {"processes.json": json.dumps(told, indent=1) + "\n"}
     about = f"The commands of {told['group']}"
     return hashed_map(f"{place}-launch", stack.metadata(name), data, about)
@@ -156,6 +159,7 @@ def _template(
         spans_hosts=stack.spans_hosts,
         ports=ports,
         is_exclusive=is_exclusive,
+        keeps_caches=any(cache_variables(plan, each, stack.catalog) for each in members),
     )
     own = {**stack_labels(plan.stack), **domain_labels(plan.stack), **labels}
     pod = engine_pod(plan, stack.cluster, node, container)

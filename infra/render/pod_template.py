@@ -11,6 +11,7 @@ from infra.errors import StackError
 from infra.inventory.pods import POD_IP
 from infra.plan.process import FIRST_FREE_PORT, Plan
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
+from infra.render.compile_cache import CONTAINER_FOLDER
 from infra.render.container import STRANGER
 from infra.render.host_paths import CONTAINER_SECRETS
 from infra.render.pod_objects import stack_labels
@@ -22,6 +23,7 @@ from infra.render.weights_copy import copy_container
 LAUNCHER_FOLDER = "/etc/moe-infra"
 LAUNCHER = f"{LAUNCHER_FOLDER}/launch.py"
 LAUNCH_DOCUMENT = f"{LAUNCHER_FOLDER}/processes.json"
+_RUN = ["python3", LAUNCHER, "run", LAUNCH_DOCUMENT]
 WEIGHTS_CLAIM = "weights"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
@@ -65,6 +67,7 @@ class Node:
         spans_hosts: whether the stack's processes run on more than one host.
         ports: that the kernel must not give to outgoing connections.
         is_exclusive: whether no other stack's engines may share the domain.
+        keeps_caches: whether what engines compile outlives their container; it goes with the pod.
     """
 
     accelerator: Accelerator
@@ -72,6 +75,7 @@ class Node:
     spans_hosts: bool
     ports: frozenset[int]
     is_exclusive: bool
+    keeps_caches: bool
 
 
 def pod_access(accelerator: Accelerator) -> PodAccess:
@@ -104,6 +108,9 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
     limits = _limits(node, cluster)
     resources: Document = {"limits": limits, "requests": {**RESERVED, **limits}}
     volumes, places = _volumes(plan, cluster, container, node.mounts)
+    if node.keeps_caches:
+        volumes.append({"name": "compile-cache", "emptyDir": {}})
+        places.append({"name": "compile-cache", "mountPath": CONTAINER_FOLDER})
     if needs_domain:
         resources["claims"] = [{"name": DOMAIN_CLAIM}]
     # memory of RDMA is locked, and a pod cannot raise the limit otherwise
@@ -113,6 +120,8 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
         {
             "name": "engine",
             "image": runnable_image(plan.engine.image),
+            # `command` would replace an entry point that prepares what follows (CANN's sources set_env.sh)
+            "command" if plan.engine.entrypoint else "args": _RUN,
             "resources": resources,
             "securityContext": _closed(capabilities, accelerator.container.security_options),
             "volumeMounts": places,
@@ -166,6 +175,7 @@ def router_pod(
         {
             "name": "router",
             "image": image,
+            "command": _RUN,
             "resources": {"requests": ROUTER_RESERVED},
             "securityContext": {**_closed(capabilities), "readOnlyRootFilesystem": True},
             "volumeMounts": places,
@@ -207,13 +217,7 @@ def _pod(container: Container, own: Document, volumes: Sequence[Document]) -> Do
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": GRACE_S,
-        "containers": [
-            {
-                **own,
-                "command": ["python3", LAUNCHER, "run", LAUNCH_DOCUMENT],
-                "env": _environment(container),
-            }
-        ],
+        "containers": [{**own, "env": _environment(container)}],
         "volumes": list(volumes),
     }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount, RouterRelease
+from infra.catalog.router_release import RouterRelease
+from infra.catalog.schema import Mount
 from infra.engines import haproxy
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
+from infra.render.compile_cache import cache_variables
 from infra.render.container import DeviceAccess
 from infra.render.host_paths import ENGINE_ENVIRONMENTS, ROUTER_ENVIRONMENTS
 from infra.render.launch_script import ContainerLaunch, NativeLaunch
@@ -28,7 +30,7 @@ def process_launch(
         package = f"{plan.engine.name}=={plan.engine.version}"
         return NativeLaunch(environment=f"{ENGINE_ENVIRONMENTS}/{name}", package=package)
     devices = None
-    mounts = process.mounts
+    mounts, cache = process.mounts, None
     if process.kind == "engine":
         host = plan.host(process.host)
         access = catalog.accelerator(host.accelerator).container
@@ -38,12 +40,14 @@ def process_launch(
         )
         weights = Mount(source=plan.weights_path, target=plan.weights_path)
         mounts = (weights, *process.mounts, *access.mounts)
+        cache = host.accelerator if cache_variables(plan, process, catalog) else None
     return ContainerLaunch(
         runtime=plan.runtime,
         image=runnable_image(plan.engine.image),
         entrypoint=plan.engine.entrypoint,
         devices=devices,
         mounts=mounts,
+        cache=cache,
     )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
-from infra.engines.serving import HEALTH, METRICS, progress_metrics
+from infra.engines.credentials import credentials_of
+from infra.engines.serving import HEALTH, METRICS, idle_questions, progress_metrics
 from infra.plan.ports import watch_port
 from infra.plan.process import Plan, Process
-from infra.render.host_paths import unit_name
+from infra.render.host_paths import credential_path, unit_name
+from infra.spec.stack import EngineName
 
 SCHEMA_VERSION = 1
+API_KEY = "api_key"
 # Seconds, and restarts in a row; `infra/agent/group/rules.py` says what each means.
 LIMITS: Mapping[str, float] = {
     "first_pause_s": 1.0,
@@ -26,14 +30,22 @@ LIMITS: Mapping[str, float] = {
 }
 # Seconds; above the longest step of an engine (a whole context's prefill, a graph captured at a first request),
 # below the engines' own limit of 300 s (VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, vllm 0.22.1). `first_s` is `fab up`'s.
-PATIENCE: Mapping[str, float] = {"first_s": 1800.0, "silent_s": 60.0, "stuck_s": 120.0}
+# A token in ten minutes costs nothing, and a rank that hangs is found before anybody has asked for hours.
+PATIENCE: Mapping[str, float] = {
+    "first_s": 1800.0,
+    "silent_s": 60.0,
+    "stuck_s": 120.0,
+    "idle_s": 600.0,
+}
 # A router computes nothing: one that gives no HTTP answer for so long passes nothing on, and has nothing to load again.
 ROUTER_SILENT_S = 10.0
 
 
 def watch_document(plan: Plan, host: str) -> str:
     """What the watcher of a host reads, as text."""
-    running, growing = progress_metrics(plan.engine.name)
+    engine = cast("EngineName", plan.engine.name)
+    open_ones, growing = progress_metrics(engine)
+    keys = [each.name for each in credentials_of(engine, plan.secrets) if each.name == API_KEY]
     routers = [p for p in plan.on_host(host) if p.kind == "router"]
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -45,7 +57,8 @@ def watch_document(plan: Plan, host: str) -> str:
         "groups": [_group(plan, name, host) for name in groups_on(plan, host)],
         "limits": dict(LIMITS),
         "patience": dict(PATIENCE),
-        "counters": {"running": running, "growing": list(growing)},
+        "counters": {"open": list(open_ones), "growing": list(growing)},
+        "key": credential_path(plan.stack, API_KEY) if keys else "",
         "addresses": _addresses(plan, host),
     }
     return json.dumps(document, indent=1) + "\n"
@@ -101,7 +114,29 @@ def _group(plan: Plan, name: str, host: str) -> dict[str, object]:
         "units": {unit_name(plan.stack, process): process.id for process in own},
         "ports": sorted({b.port + i for p in own for b in p.binds for i in range(b.count)}),
         "metrics": [url for process in own for url in _metrics(process)],
+        "asks": {url: asks for process in own for url, asks in _asks(plan, processes, process)},
     }
+
+
+def _asks(
+    plan: Plan, group: Sequence[Process], process: Process
+) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """Where a process counts, and what asks the ranks behind it for a token."""
+    engine = cast("EngineName", plan.engine.name)
+    servers = [each for each in group if each.endpoint is not None]
+    ranks = process.dp_ranks if len(servers) > 1 else [r for each in group for r in each.dp_ranks]
+    urls = _metrics(process)
+    for url in urls:
+        asks = idle_questions(engine, process.role, len(ranks) if len(urls) == 1 else 1)
+        if asks:
+            base = url.removesuffix(METRICS)
+            yield (
+                url,
+                [
+                    {"url": f"{base}{a['path']}", "headers": a["headers"], "body": a["body"]}
+                    for a in asks
+                ],
+            )
 
 
 def _metrics(process: Process) -> list[str]:

@@ -9,7 +9,7 @@ from infra.render.cloud_metadata import metadata_table
 from infra.render.host_paths import (
     credential_path,
     firewall_path,
-    metadata_rules,
+    metadata_guard,
     metadata_unit,
     router_credentials,
     stack_folder,
@@ -98,6 +98,7 @@ def process_unit(
     service = [
         "Type=exec",
         f"ExecStart={folder}/launch",
+        f"ExecStartPre=+/bin/sh {metadata_guard(stack)}",
         *(f"LoadCredential={name}:{credential_path(stack, name)}" for name in credentials),
     ]
     if runtime == "native":
@@ -138,19 +139,23 @@ def process_unit(
 def metadata_unit_text(stack: str) -> str:
     """The unit that keeps the stack's slice from the metadata service of a cloud, while any process of it runs.
 
-    It is of the slice itself: the rule names a control group that has to be there, and to stay the same one.
+    It is of the slice itself: the rule names a control group that has to be there, and to stay the same one. Nothing
+    requires this unit: its end would be that of engines. Each of them runs the guard itself before it starts.
     """
     unit = [
         f"Description=moe-infra {stack}: keeps its processes from the cloud's metadata service",
         "After=nftables.service",
-        "PartOf=nftables.service",  # its restart flushes every table: this one is loaded again with it
+        # its restart or reload flushes every table: this one is loaded again with it
+        "PartOf=nftables.service",
+        "ReloadPropagatedFrom=nftables.service",
         "StopWhenUnneeded=yes",
     ]
     service = [
         "Type=oneshot",
         "RemainAfterExit=yes",
         f"Slice={stack_slice(stack)}",
-        f"ExecStart=/bin/sh -c 'exec nft -f {metadata_rules(stack)}'",
+        f"ExecStart=/bin/sh {metadata_guard(stack)}",
+        f"ExecReload=/bin/sh {metadata_guard(stack)}",
         f"ExecStop=-/bin/sh -c 'exec nft delete table {metadata_table(stack)}'",
     ]
     return unit_text(stack, {"Unit": unit, "Service": service})

@@ -42,6 +42,11 @@ class Edge(Section):
         default=None,
         description="The paths that are let through, exact; default: what OpenAI's clients ask, and /health.",
     )
+    connections_per_address: Annotated[StrictInt, Field(ge=1)] = Field(
+        default=1024,
+        description="Connections of one address that run no request with a right key; more are closed unheard. Where "
+        "clients come through an address of others (a load balancer, a NAT), it is for all of them together.",
+    )
     connections_per_key: Annotated[StrictInt, Field(ge=1)] = Field(
         default=256, description="Requests of one key that run at once; more are answered with 429."
     )

@@ -39,7 +39,7 @@ def parse_keys(text: str) -> tuple[ClientKey, ...]:
     """
     found: dict[str, ClientKey] = {}
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue

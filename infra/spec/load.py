@@ -11,6 +11,7 @@ from infra.errors import Problem, ProblemsFound
 from infra.spec.bounded import is_whole_number
 from infra.spec.nearest import nearest
 from infra.spec.present import is_file
+from infra.spec.section import looks_like_secret
 from infra.spec.shape_problems import Place, validate_stack
 from infra.spec.stack import KUBERNETES, StackSpec
 from infra.spec.stack_files import (
@@ -27,6 +28,7 @@ from infra.spec.yaml_source import Path, read_yaml, why_unreadable
 
 # Sections whose `file` is a path of the operator's machine.
 FILE_REFERENCES = ("secrets", "edge")
+_PLACES_OF_SECRETS = frozenset({"env", "file"})
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
 __all__ = [
@@ -57,6 +59,14 @@ class LoadedStack:
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(file=self.file, line=None, column=None))
+
+    def written_field(self, field: str) -> str:
+        """The field itself when the file has it, else the same field under `defaults`, else the field."""
+        parts = field.split(".")
+        if tuple(parts) in self.places or len(parts) < 3 or parts[0] != "roles":  # noqa: PLR2004 - roles.<role>.<field>
+            return field
+        default = ("defaults", *parts[2:])
+        return ".".join(default) if default in self.places else field
 
 
 def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
@@ -198,22 +208,37 @@ def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
             continue
         maps += each.values()
         file = each.get("file")
-        if isinstance(file, str) and file and not file.startswith("~"):
-            each["file"] = normpath(folder / file)
+        # a folder before a secret would hide its shape
+        is_place = isinstance(file, str) and file and not looks_like_secret(file)
+        if is_place and not str(file).startswith("~"):
+            each["file"] = normpath(folder / str(file))
 
 
 def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:
-    """Maps merge, lists and scalars replace. An explicit null removes what the base said."""
+    """Maps merge, lists and scalars replace. An explicit null removes what the base said.
+
+    A reference to a secret is one thing: the place that is said on top replaces the one below.
+    """
     merged = dict(base)
     for key, value in top.items():
         under = merged.get(key)
-        if isinstance(under, dict) and isinstance(value, dict):
+        if isinstance(value, dict) and _is_reference(value):
+            merged[key] = {way: place for way, place in value.items() if place is not None}
+        elif isinstance(under, dict) and isinstance(value, dict):
             merged[key] = _merge(under, value)
         elif value is None and key in merged:
             del merged[key]
         else:
             merged[key] = value
     return merged
+
+
+def _is_reference(value: Mapping[str, object]) -> bool:
+    """Whether a map says where a secret is read: `{env: NAME}` or `{file: PATH}`, and no map of variables."""
+    said = {key: place for key, place in value.items() if place is not None}
+    return said.keys() <= _PLACES_OF_SECRETS and any(
+        isinstance(each, str) for each in said.values()
+    )
 
 
 def _apply_sets(
@@ -255,6 +280,8 @@ def _apply_sets(
         if value is None:
             target.pop(str(parts[-1]), None)
         else:
+            if is_place and _is_reference({**target, str(parts[-1]): value}):
+                target.clear()
             target[str(parts[-1])] = value
         for depth in range(1, len(parts) + 1):
             places.setdefault(parts[:depth], place)

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from infra.spec.stack import ROLE_ORDER, StackSpec
+from infra.spec.stack_files import stack_names
 
 PATH = Path(__file__).resolve().with_name("stack.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-EXTENDS = {
+EXTENDS: dict[str, object] = {
     "type": "string",
     "title": "Extends",
     "description": "Another stack: a shipped name, or a path relative to this file. Maps merge, all else replaces.",
 }
+
+# Fields with an id of the catalogue, by the folder that has it: editors complete what it holds. Other words stay words:
+# an id that comes with tomorrow's file must not be red.
+IDS: Mapping[tuple[str, str], str] = {
+    ("", "checkpoint"): "checkpoints",
+    ("", "accelerator"): "accelerators",
+    ("", "tuning"): "tuning",
+    ("Draft", "checkpoint"): "checkpoints",
+    ("Role", "accelerator"): "accelerators",
+    ("Tuning", "profile"): "tuning",
+    ("Engine", "version"): "engines/*",
+}
+_FORMS = ("type", "pattern", "anyOf")
+CATALOGUE = Path(__file__).resolve().parents[1] / "catalog"
 
 Schema = dict[str, object]
 
@@ -31,13 +47,16 @@ def stack_schema() -> Schema:
         "properties": _parts_required(properties, definitions),
     }
     _map(whole["properties"])["roles"] = _either_unified_or_disaggregated()
+    for (owner, name), folder in IDS.items():
+        fields = _map(_map(definitions[owner])["properties"]) if owner else properties
+        fields[name] = _with_ids(_map(fields[name]), folder)
     return {
         "$schema": DIALECT,
         "title": "Stack",
         "description": "A serving deployment: which model, on which accelerators, with which engine and topology.",
         "type": "object",
         "additionalProperties": False,
-        "properties": {"extends": EXTENDS, **properties},
+        "properties": {"extends": _with_words(EXTENDS, stack_names()), **properties},
         "if": {"not": {"required": ["extends"]}},
         "then": whole,
         "$defs": definitions,
@@ -47,6 +66,20 @@ def stack_schema() -> Schema:
 def schema_text() -> str:
     """The content of `stack.schema.json`."""
     return json.dumps(stack_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_ids(field: Schema, folder: str) -> Schema:
+    """A field that offers the ids of a folder of the catalogue, beside all that it takes."""
+    return _with_words(field, {path.stem for path in CATALOGUE.glob(f"{folder}/*.yaml")})
+
+
+def _with_words(field: Schema, words: Iterable[str]) -> Schema:
+    """A field that offers words, beside all that it takes."""
+    rest = {key: value for key, value in field.items() if key not in _FORMS}
+    options = field.get("anyOf")
+    if not isinstance(options, list):
+        options = [{key: field[key] for key in _FORMS if key in field}]
+    return {**rest, "anyOf": [{"enum": sorted(words)}, *options]}
 
 
 def _parts_required(properties: Schema, definitions: Schema) -> Schema:

@@ -10,6 +10,24 @@ MAX_BYTES = 65536
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def lies_beside(file: str, document: Path) -> bool:
+    """Whether a file lies beside a document or below its folder, wherever links lead, and in no hidden folder.
+
+    A document in a home is beside `.ssh`: what hides is meant for others.
+
+    Args:
+        file: as a document names it; a relative path begins in the working directory, as where it is read.
+        document: that names it.
+    """
+    try:
+        parts = Path(file).resolve().relative_to(document.parent.resolve()).parts
+    except (OSError, ValueError, RuntimeError):  # a circle of links, a zero byte
+        return False
+    return (
+        bool(parts) and not file.startswith("~") and not any(part.startswith(".") for part in parts)
+    )
+
+
 def look_at(path: Path) -> tuple[str | None, bool]:
     """What is said of a file without its content.
 

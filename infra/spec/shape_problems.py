@@ -11,9 +11,16 @@ from pydantic_core import ErrorDetails
 
 from infra.errors import Problem
 from infra.spec.edge import PATH_PATTERN
+from infra.spec.model_fields import fields_at, is_reference, places_of, words_at
 from infra.spec.nearest import nearest
+from infra.spec.platform_words import meant_platform
 from infra.spec.stack import StackSpec
 from infra.spec.yaml_source import Path, dotted
+
+# Our own beside pydantic's types of errors.
+NO_REFERENCE = "no_reference"
+# A name that stands in more sections of the spec says nothing of what was meant.
+MAX_PLACES = 2
 
 
 class Place(NamedTuple):
@@ -31,16 +38,34 @@ def validate_stack(
     try:
         return StackSpec.model_validate(data)
     except ValidationError as error:
-        seen: set[str] = set()  # the members of a union each report the same field
-        for detail in _meant(error.errors(include_url=False), data):
-            problem = _shape_problem(detail, data, places, file)
-            if problem.field not in seen:
-                seen.add(problem.field)
-                problems.append(problem)
+        problems += shape_problems(error, StackSpec, data, places, file)
         return None
 
 
-def _meant(details: list[ErrorDetails], data: Mapping[str, object]) -> list[ErrorDetails]:
+def shape_problems(
+    error: ValidationError,
+    kind: type[BaseModel],
+    data: object,
+    places: Mapping[Path, Place],
+    file: str,
+) -> list[Problem]:
+    """A problem for each wrong field of a file.
+
+    Args:
+        error: of pydantic.
+        kind: what the file, or each row of it, should have been.
+        data: what it is.
+        places: where each field stands.
+        file: for fields that stand nowhere.
+    """
+    found: dict[str, Problem] = {}  # the members of a union each report the same field
+    for detail in _of_references(_meant(error.errors(include_url=False), data), data):
+        problem = _shape_problem(detail, kind, data, places, file)
+        found.setdefault(problem.field, problem)
+    return list(found.values())
+
+
+def _meant(details: list[ErrorDetails], data: object) -> list[ErrorDetails]:
     """Of a value that may have several forms, the errors of the form that it was meant to have.
 
     That is the one with the fewest errors, among those that the value is not altogether wrong for.
@@ -62,25 +87,51 @@ def _meant(details: list[ErrorDetails], data: Mapping[str, object]) -> list[Erro
     return sorted(chosen, key=details.index)
 
 
-def _union_member(
-    detail: ErrorDetails, data: Mapping[str, object]
-) -> tuple[Path, str | int] | None:
+def _union_member(detail: ErrorDetails, data: object) -> tuple[Path, str | int] | None:
     """The path of a value with several forms and the form that an error is about; None for other values."""
     location = tuple(detail["loc"])
     path, rest = _walk(location, data)
     return (path, rest[0]) if rest and _is_form(rest[0]) else None
 
 
+def _of_references(details: list[ErrorDetails], data: object) -> list[ErrorDetails]:
+    """What both forms of a secret's reference say of a value that is none of them, as one error."""
+    chosen: list[ErrorDetails] = []
+    pairs = [(_written_path(tuple(each["loc"]), data), each) for each in details]
+    exact = {_reference_above(path) for path, each in pairs if each["type"] not in _FORMS}
+    for path, detail in pairs:
+        reference = _reference_above(path)
+        is_wanted = path == reference and detail["type"] == "missing"
+        if not reference or detail["type"] not in _FORMS or is_wanted:
+            chosen.append(detail)
+        elif reference not in exact:
+            chosen.append({**detail, "type": NO_REFERENCE})
+    return chosen
+
+
+def _reference_above(path: Path) -> Path:
+    """The path of the reference that a path is of or leads into, () for none."""
+    ends = range(1, len(path) + 1)
+    return next((path[:end] for end in ends if is_reference(path[:end])), ())
+
+
 def _shape_problem(
-    detail: ErrorDetails, data: Mapping[str, object], places: Mapping[Path, Place], file: str
+    detail: ErrorDetails,
+    kind: type[BaseModel],
+    data: object,
+    places: Mapping[Path, Place],
+    file: str,
 ) -> Problem:
     path = _written_path(tuple(detail["loc"]), data)
+    path += (str(detail["ctx"]["field"]),) if "field" in detail.get("ctx", {}) else ()
+    if detail["type"] == NO_REFERENCE:
+        path = _reference_above(path)
     place: Place | None = None
     probe = path
     while place is None and probe:
         place = places.get(probe)
         probe = probe[:-1]
-    rule, what, fix = _words(detail, path)
+    rule, what, fix = _words(detail, path, kind)
     return Problem(
         rule=rule,
         severity="error",
@@ -92,7 +143,7 @@ def _shape_problem(
     )
 
 
-def _written_path(location: tuple[str | int, ...], data: Mapping[str, object]) -> Path:
+def _written_path(location: tuple[str | int, ...], data: object) -> Path:
     """Pydantic's location without the names of union members that it puts in between."""
     path, rest = _walk(location, data)
     while rest:
@@ -131,22 +182,33 @@ def _is_form(part: str | int) -> bool:
     )
 
 
-def _words(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+def _words(detail: ErrorDetails, path: Path, kind: type[BaseModel]) -> tuple[str, str, str]:
     """Rule id, what and fix for one of pydantic's error types."""
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path, kind)
+    words = words_at(path, kind) if detail["type"] in _MAP_TYPES else []
+    if words:
+        what = f"{_shown(detail['input'], path)} is neither {' nor '.join(words)} nor a map."
+        fix = f"Write {', '.join(words)}, or a map of {' and '.join(fields_at(path, kind))}."
+        return "wrong-type", what, fix
     describe = _DESCRIPTIONS.get(detail["type"], _wrong_type)
     return describe(detail, path)
 
 
-def _unknown_key(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
-    del detail
+def _unknown_key(path: Path, kind: type[BaseModel]) -> tuple[str, str, str]:
     leaf = str(path[-1]) if path else ""
-    return "unknown-key", f"There is no field {leaf} here.", nearest(leaf, _fields_at(path[:-1]))
+    known, elsewhere = fields_at(path[:-1], kind), places_of(leaf.lower(), kind)
+    fix = nearest(leaf.lower() if leaf.lower() in known else leaf, known)
+    if leaf.lower() not in known and 0 < len(elsewhere) <= MAX_PLACES:
+        fix = f"`{leaf.lower()}` stands {' or '.join(elsewhere)}: write it there."
+    return "unknown-key", f"There is no field {leaf} here.", fix
 
 
 def _missing_key(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     del detail
     leaf = str(path[-1]) if path else ""
-    return "missing-key", f"{_named(path)} is missing.", f"Add `{leaf}:`."
+    wanted = f"{leaf}: {{file: PATH}}" if is_reference(path) else f"{leaf}:"
+    return "missing-key", f"{_named(path)} is missing.", f"Add `{wanted}`."
 
 
 def _unknown_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
@@ -154,6 +216,9 @@ def _unknown_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
     what = f"{_shown(given, path)} is not one of {allowed}."
     words = [word.strip() for word in allowed.replace(" or ", ",").split(",")]
+    meant = meant_platform(str(given)) if path[-1:] == ("platform",) else None
+    if meant is not None:
+        return "unknown-value", what, f"Write {meant}."
     return "unknown-value", what, nearest(str(given), [word for word in words if word])
 
 
@@ -162,11 +227,15 @@ def _wrong_form(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     if pattern == PATH_PATTERN:
         what = f"{_shown(detail['input'], path)} is no exact path."
         return "wrong-value", what, "Write one path such as /v1/models, without `*`, `?` and `//`."
+    wanted = _NAMES.get(str(path[-1])) if path else None
+    if wanted is not None:
+        what = f"{_shown(detail['input'], path)} is no name for {'.'.join(map(str, path))}."
+        return "wrong-value", what, f"Write {wanted}."
     what = f"{_shown(detail['input'], path)} does not have the form {pattern}."
     return (
         "wrong-value",
         what,
-        _REFERENCE_FIX if path[:1] == ("secrets",) else "Write it in that form.",
+        _REFERENCE_FIX if _reference_above(path) else "Write it in that form.",
     )
 
 
@@ -175,9 +244,27 @@ def _wrong_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     return "wrong-value", what, "Write one of these."
 
 
-def _wrong_network(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+def _secret_itself(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    del detail
+    what = f"{_named(path)} has the shape of a secret itself, which is not shown here."
+    fix = f"{_REFERENCE_FIX} Whoever saw the command line or the file knows that secret by now: revoke it."
+    return "wrong-value", what, fix
+
+
+def _no_reference(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    del detail
+    return "wrong-type", f"{_named(path)} is not a reference.", _REFERENCE_FIX
+
+
+def _no_such_form(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     told = detail["ctx"]
     return "wrong-value", f"{_shown(detail['input'], path)} {told['what']}.", str(told["fix"])
+
+
+def _told(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    """What a model says of a whole map, at the `field` that it names."""
+    del path
+    return "wrong-value", f"{detail['ctx']['what']}.", str(detail["ctx"]["fix"])
 
 
 def _out_of_range(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
@@ -196,8 +283,6 @@ def _too_short(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
 
 def _wrong_type(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     given = detail["input"]
-    if path[:1] == ("secrets",):
-        return "wrong-type", f"{_named(path)} is not a reference.", _REFERENCE_FIX
     if {"flags", "env"} & {*path[:-1]}:
         what = f"{_shown(given, path)} is no plain value."
         return (
@@ -223,18 +308,27 @@ def _shown(value: object, path: Path) -> str:
     return str(value) if isinstance(value, date) else repr(value)
 
 
+_NAMES: Mapping[str, str] = {
+    "checkpoint": "an id of infra/catalog/checkpoints/, or its name at the hub",
+    "accelerator": "an id of infra/catalog/accelerators/, or its vendor's name",
+    "served_name": "letters, digits and . _ : / @ + -, a letter or digit first",
+}
 _REFERENCE_FIX = "Write `{env: NAME}` or `{file: PATH}`; the value itself never stands in a stack."
 _MAP_TYPES = ("dict_type", "model_type", "model_attributes_type")
+# What a form of a reference says of a value that has not this form.
+_FORMS = {*_MAP_TYPES, "extra_forbidden", "missing"}
 _LIST_TYPES = ("list_type", "tuple_type")
 
 _DESCRIPTIONS: Mapping[str, Callable[[ErrorDetails, Path], tuple[str, str, str]]] = {
-    "extra_forbidden": _unknown_key,
     "missing": _missing_key,
+    NO_REFERENCE: _no_reference,
     "literal_error": _unknown_value,
     "string_pattern_mismatch": _wrong_form,
     "string_too_short": _too_short,
     "value_error": _wrong_value,
-    "network": _wrong_network,
+    "secret_itself": _secret_itself,
+    "form": _no_such_form,
+    "told": _told,
     "greater_than": _out_of_range,
     "greater_than_equal": _out_of_range,
     "less_than": _out_of_range,
@@ -250,25 +344,3 @@ def _article(noun: str) -> str:
     return (
         noun if noun.startswith(("a ", "an ")) else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
     )
-
-
-def _fields_at(path: Path) -> list[str]:
-    """The fields that the spec has at a path, for suggestions."""
-    models: list[type[BaseModel]] = [StackSpec]
-    for part in path:
-        found: list[type[BaseModel]] = []
-        for model in models:
-            field = model.model_fields.get(str(part))
-            if field is not None:
-                found.extend(_models_in(field.annotation))
-        models = found
-    return sorted(
-        {name for model in models for name in model.model_fields}
-        | ({"extends"} if not path else set())
-    )
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]

@@ -38,6 +38,9 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 PortNumber = Annotated[StrictInt, Field(ge=1, le=65535)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Id = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9.\-]*$")]
+# An id of the catalogue, or what a hub or a vendor calls the same.
+Named = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/ \-]*$")]
+ServedName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+\-]*$")]
 
 
 def _network(text: str) -> str:
@@ -55,7 +58,7 @@ def _network(text: str) -> str:
             if "host bits" in str(error):
                 what = "names a host within its network"
                 fix = f"Write {network}, or the address alone."
-    raise PydanticCustomError("network", "{what}", {"what": what, "fix": fix})
+    raise PydanticCustomError("form", "{what}", {"what": what, "fix": fix})
 
 
 Network = Annotated[StrictStr, AfterValidator(_network)]
@@ -76,7 +79,7 @@ class Engine(Section):
 class Draft(Section):
     """The draft model of speculative decoding."""
 
-    checkpoint: Id = Field(
+    checkpoint: Named = Field(
         description="A draft of infra/catalog/checkpoints/ that was trained for the checkpoint."
     )
     num_speculative_tokens: Positive = Field(description="Tokens that the draft proposes per step.")
@@ -193,7 +196,7 @@ class Role(Section):
         description="internal, hybrid, multi-port: one process per host; external: one per rank. Default internal; "
         "not read when data_parallel is 1.",
     )
-    accelerator: Id | None = Field(
+    accelerator: Named | None = Field(
         default=None, description="Chip of this role's hosts; default: the stack's."
     )
     max_model_len: Positive | None = Field(
@@ -217,7 +220,9 @@ class Role(Section):
         description="Further flags of the engine, without dashes; what the compiler owns is refused.",
     )
     env: dict[EnvironmentName, Scalar] = Field(
-        default_factory=dict, description="Further environment variables; booleans become 1 and 0."
+        default_factory=dict,
+        description="Further environment variables; booleans become 1 and 0. {address}, {interface} and {rdma_devices} "
+        "in a value are those of the host; a variable with {rdma_devices} is left out where a host declares none.",
     )
     devices_idle: Annotated[StrictInt, Field(ge=0)] | None = Field(
         default=None,
@@ -253,9 +258,15 @@ class StackSpec(Section):
     """The whole stack file after `extends` and `--set`."""
 
     summary: StrictStr = Field(default="", description="One line, shown by `fab stacks`.")
-    checkpoint: Id = Field(description="Weights: an id of infra/catalog/checkpoints/.")
+    checkpoint: Named = Field(
+        description="Weights: an id of infra/catalog/checkpoints/, or its name at the hub."
+    )
+    served_name: ServedName | None = Field(
+        default=None,
+        description="What clients ask for as `model`; default: the checkpoint's own, else its name at the hub.",
+    )
     draft: Draft | None = Field(default=None, description="Draft model for speculative decoding.")
-    accelerator: Id | None = Field(
+    accelerator: Named | None = Field(
         default=None,
         description="Chip of all hosts: an id of infra/catalog/accelerators/; a role may name its own.",
     )

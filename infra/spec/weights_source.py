@@ -32,6 +32,8 @@ FORMS = (
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PLAIN = "http+token"
 HUBS: dict[str, Hub] = {"huggingface": "huggingface", "modelscope": "modelscope"}
+# The secret of a stack that holds each hub's token.
+HUB_SECRETS: dict[Hub, str] = {"huggingface": "hf_token", "modelscope": "modelscope_token"}
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -59,7 +61,7 @@ class HubSource:
     @property
     def secret(self) -> str:
         """The name of the secret that holds the hub's token."""
-        return "hf_token" if self.hub == "huggingface" else "modelscope_token"
+        return HUB_SECRETS[self.hub]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

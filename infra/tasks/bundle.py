@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from infra.errors import HostsFailed, StackError
@@ -12,6 +13,7 @@ from infra.launch.evidence import HostEvidence, collect, knows_stack, write_arch
 from infra.launch.first_failure import Failure
 from infra.remote.failures import HostFailure, failure_table
 from infra.tasks.choice import same_choice
+from infra.tasks.limit import limited
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output
 from infra.tasks.recorded_hosts import open_recorded
@@ -20,7 +22,9 @@ from infra.tasks.wrong_choice import refuse_wrong_choice
 
 def run(options: Options, output: Output) -> int:
     """Write the archive and name the first failure; 4 when a host's evidence is not whole, 2 for an unknown stack."""
-    with open_recorded(options, output) as reached:
+    with open_recorded(options, output) as everyone:
+        chosen = limited(options, everyone.hosts, everyone.serving)
+        reached = replace(everyone, hosts=chosen)
         target = _target(options, reached.name)
         output.message(f"collecting from {len(reached.hosts)} hosts, at most a minute")
         with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_plan, judge_stack
+from infra.checks.judge import judge_plan, judge_stack, without_consequences
 from infra.checks.listing import explained, told_releases
 from infra.checks.rules import RULES
 from infra.errors import Problem, ProblemsFound, StackError
@@ -143,7 +143,8 @@ def _judge(
     placed = Problems(stack)
     refuse_unknown_host(stack, inventory, placed)
     found = judge_stack(plan, stack, catalog, secret_files(plan.secrets))
-    return (*problems, *placed.found, *found), _image_by_tag(plan, catalog)
+    told = without_consequences((*problems, *placed.found), found)
+    return told, _image_by_tag(plan, catalog)
 
 
 def problem_document(problem: Problem) -> dict[str, object]:

@@ -97,8 +97,8 @@ def needed_inventory(options: Options, stack_name: str) -> Inventory:
         raise StackError(
             f"ansible/inventory/{stack_name}.yml",
             "There is no inventory: nothing says where the hosts are.",
-            f"Write one (examples lie in ansible/inventory/examples/), run "
-            f"`fab inventory --stack {stack_name}`, or add --inventory PATH.",
+            f"`fab inventory --stack {stack_name}` writes it, on existing hosts to be filled in; "
+            "or add --inventory PATH.",
         )
     return inventory
 

@@ -11,6 +11,7 @@ from infra.inventory.book import match_hosts
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.launch.deployment import Limits
 from infra.launch.releases import find_kept
+from infra.plan.compile import CompiledStack
 from infra.plan.process import Plan
 from infra.tasks.choice import chosen_name, needed_inventory
 from infra.tasks.judging import refuse_problems
@@ -59,6 +60,11 @@ def chosen_release(options: Options, catalog: Catalog, output: Output) -> Chosen
         return kept_release(options, wanted, output)
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
+    return release_of_file(options, compiled)
+
+
+def release_of_file(options: Options, compiled: CompiledStack) -> ChosenRelease:
+    """The release that a stack file says."""
     inventory = needed_inventory(options, compiled.plan.stack)
     return ChosenRelease(
         plan=compiled.plan,
@@ -101,7 +107,7 @@ def kept_release(
         asked = [entry for entry in entries if entry not in away]
         kept = find_kept(fleet, asked, (name, wanted), timeout_s=Limits().ask_s)
     plan = kept.plan
-    hosts = match_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
+    hosts = match_hosts([(host.name, host.groups[0]) for host in plan.hosts], inventory)
     moved = [
         f"{host.name} was {host.address}, is {hosts[host.name].service_address}"
         for host in plan.hosts

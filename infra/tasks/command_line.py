@@ -19,6 +19,11 @@ def run_command_line() -> None:
     # Before Invoke and Fabric are loaded: they make a hundred thousand objects that all stay.
     prepare_interpreter()
     sys.argv[1:] = help_first(sys.argv[1:])
+    if sys.argv[1:2] == ["--complete"]:
+        from infra.tasks.completing import offer  # noqa: PLC0415 - one of three
+
+        offer(" ".join(sys.argv[3:]))
+        return
     if is_of_tasks_alone(sys.argv[1:]):
         from infra.tasks.program import table_program as program  # noqa: PLC0415 - one of two
 
@@ -36,12 +41,12 @@ def help_first(words: Sequence[str]) -> list[str]:
 
 
 def is_of_tasks_alone(words: Sequence[str]) -> bool:
-    """Whether a task comes first and every option is one of a task on the line, or `--list` stands alone.
+    """Whether a task comes first and every option is one of a task on the line, or what lists tasks stands alone.
 
     Args:
         words: of the command line, after `fab`.
     """
-    if list(words) == ["--list"]:
+    if list(words) in ([], ["--list"], ["--help"], ["-h"]):
         return True
     tasks = [ENTRIES[word] for word in words if word in ENTRIES]
     known = {f"--{option.name}" for task in tasks for option in task.options}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from infra.tasks.host_names import BothNames, machines_of
 from infra.tasks.options import Options
 
 if TYPE_CHECKING:  # half of the tasks reach no host
@@ -27,10 +28,15 @@ class Completion:
         """Know no host."""
         self._choice = choice
         self._hosts: dict[str, InventoryHost] = {}
+        self.named = BothNames()
 
     def reach(self, hosts: Mapping[str, InventoryHost]) -> None:
-        """From here on complete commands on these hosts, too; by the names that the task calls them."""
+        """From here on complete commands on these hosts, too; by the names that the task calls them.
+
+        Where that name is the plan's and the inventory has another one, texts name such a host by both (`named`).
+        """
         self._hosts.update(hosts)
+        self.named.learn(machines_of(hosts))
 
     def __call__(self, text: str) -> str:
         """The text with every command as it is to be typed."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from infra.catalog.advisories import advisories_of, package_of
 from infra.catalog.changes import Changed, ReleaseChanges, holes_of, release_changes
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Release
@@ -57,6 +58,11 @@ def _list(options: Options, output: Output, catalog: Catalog, *, has_stack: bool
     _section(
         output, "releases with advisories", [line for line in lines if not line.endswith(": ")]
     )
+    _section(
+        output,
+        "what each lets somebody do (`fab check` says which of them a stack meets)",
+        _meanings(releases),
+    )
     if stack is not None and pinned is not None:
         others = [r.version for r in releases if r.version != pinned[1]]
         newest = others[-1] if others else "VERSION"
@@ -64,6 +70,15 @@ def _list(options: Options, output: Output, catalog: Catalog, *, has_stack: bool
     else:
         output.next_command("fab engines --stack NAME --diff A B")
     return 0
+
+
+def _meanings(releases: Sequence[Release]) -> list[str]:
+    """A line for each hole of some releases: its id, and what somebody can do by it; sorted."""
+    found: dict[str, dict[str, None]] = {}
+    for release in releases:
+        for each in advisories_of(*package_of(release)):
+            found.setdefault(each.id, {})[each.what] = None
+    return [f"{name}: {'; '.join(words)}" for name, words in sorted(found.items())]
 
 
 def _users() -> Mapping[tuple[str, str], list[str]]:

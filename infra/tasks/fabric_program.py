@@ -24,7 +24,10 @@ NOT_OURS = {
 }
 # What only says how the hosts of -H are reached, and where an inventory says it.
 WITH_HOSTS = {
-    "identity": ("-i", "Set ansible_ssh_private_key_file in the inventory."),
+    "identity": (
+        "-i",
+        "An inventory is named with --inventory FILE; a key stands there as ansible_ssh_private_key_file.",
+    ),
     "ssh-config": ("-S", "Set ansible_ssh_common_args: -F PATH in the inventory."),
 }
 

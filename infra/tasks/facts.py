@@ -11,6 +11,7 @@ from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.waves import look
 from infra.tasks.choice import inventory_path, needed_inventory, same_choice
 from infra.tasks.facts_writing import add_facts
+from infra.tasks.limit import left_out, limit_words, limited
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table, with_failures
 from infra.tasks.reached_hosts import make_deployment
@@ -25,7 +26,10 @@ def run(options: Options, output: Output) -> int:
     with open_fleet(options, compiled.book.hosts, output) as fleet:
         answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
+        chosen = limited(options, deployment.states, compiled.book.hosts)
+        answering.leave_out(left_out(deployment.states, chosen))
         scene = look(deployment, catalog, "full", {}).scene
+    failures = tuple(one for one in answering.failures if one.host in chosen)
     path = facts_path(inventory_path(options, compiled.plan.stack))
     listed = needed_inventory(options, compiled.plan.stack).hosts
     names = {host.service_address: host.name for host in listed}
@@ -42,13 +46,13 @@ def run(options: Options, output: Output) -> int:
         "file": str(path),
     }
     document |= {"hosts": [row.as_document() for row in rows]}
-    output.document(with_failures(document, answering.failures))
+    output.document(with_failures(document, failures))
     output.data(_listing(rows))
     output.data(f"{'Written' if changed else 'Unchanged'}: {path}")
-    if answering.away:
-        output.failed_hosts(answering.failures, len(compiled.book.hosts))
+    if failures:
+        output.failed_hosts(failures, len(chosen))
         output.message("What the file says of them stays as it was.")
-        output.next_command(f"fab facts {same_choice(options)}")
+        output.next_command(f"fab facts {same_choice(options)}{limit_words(options)}")
         return HostsFailed.exit_code
     output.next_command(f"fab preflight {same_choice(options)}")
     return 0

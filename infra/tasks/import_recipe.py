@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -70,6 +70,7 @@ def _import_file(path: Path, options: Options, output: Output, asked: _Asked) ->
         for problem in error.problems:
             output.data(output.toned(problem_line(problem), "bad"))
         return StackError.exit_code
+    _refuse_many(recipe, options)
     judgement = judge_recipe(recipe, asked.catalog)
     plan_file = options.text("to-plan")
     if plan_file is not None:
@@ -102,6 +103,19 @@ def _import_file(path: Path, options: Options, output: Output, asked: _Asked) ->
     return 0 if is_ok else StackError.exit_code
 
 
+def _refuse_many(recipe: ImportedRecipe, options: Options) -> None:
+    """Nothing, where one plan is read or none is written.
+
+    Raises:
+        StackError: a sweep, or variants, are many plans, and one of them is to be written.
+    """
+    for name in ("to-plan", "to-stack"):
+        if recipe.others and options.text(name) is not None:
+            what = f"The file holds {len(recipe.others) + 1} deployments."
+            chosen = " ".join(f"--set {name}={value}" for name, value in recipe.choice.items())
+            raise StackError(f"--{name}", what, f"Choose one: {chosen}.")
+
+
 def _write_stack(recipe: ImportedRecipe, file: str, catalog: Catalog) -> tuple[Difference, ...]:
     """Write the recipe as a stack file; what the stack's plan has otherwise.
 
@@ -125,7 +139,7 @@ def _write_stack(recipe: ImportedRecipe, file: str, catalog: Catalog) -> tuple[D
 def _document(recipe: ImportedRecipe, judgement: Judgement, *, is_ok: bool) -> dict[str, object]:
     """The document of `fab import`."""
     plan = recipe.assembled.plan
-    return {
+    document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "stack": plan.stack,
         "ok": is_ok,
@@ -144,6 +158,9 @@ def _document(recipe: ImportedRecipe, judgement: Judgement, *, is_ok: bool) -> d
             {"because": row.because, "rules": list(row.rules)} for row in judgement.not_judged
         ],
     }
+    if recipe.others:
+        document |= {"combination": dict(recipe.choice), "combinations": 1 + len(recipe.others)}
+    return document
 
 
 def _refusal_document(path: Path, problems: tuple[Problem, ...]) -> dict[str, object]:
@@ -188,14 +205,16 @@ def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) ->
         for problem in row.problems:
             if problem.severity == "error" and not row.refusal:
                 output.data(output.toned(f"  {problem_line(problem)}", "bad"))
-    output.data(f"{path}: {len(rows)} recipes, {count_words(problems)}.")
+    not_read = sum(bool(row.refusal) for row in rows)
+    read = f"{len(rows)} recipes, {not_read} not read" if not_read else f"{len(rows)} recipes"
+    output.data(f"{path}: {read}, {count_words(problems)}.")
     if report is None:
         output.next_command(f"fab import {shlex.quote(str(path))} --report TABLE.md")
     return 0 if is_ok else StackError.exit_code
 
 
 def _rows(folder: Path, asked: _Asked) -> Iterator[ReportRow]:
-    """A row per recipe, and per file or folder that is not read; files that start no engine are passed over."""
+    """A row per recipe, and per file or folder that is not read; files that start no engine at all are passed over."""
     paths, closed = _files(folder)
     for error in closed:
         shown = os.path.relpath(error.filename, folder)
@@ -208,7 +227,10 @@ def _rows(folder: Path, asked: _Asked) -> Iterator[ReportRow]:
         try:
             recipe = import_recipe(path, asked.told, asked.settings, asked.catalog)
         except ProblemsFound as error:
-            if error.problems[0].rule != "no-engine":
+            rule = error.problems[0].rule
+            if rule == "engine-not-read":  # nothing is wrong with the file
+                error = ProblemsFound(tuple(replace(p, severity="warning") for p in error.problems))
+            if rule != "no-engine":
                 yield _refused_row(shown, error)
             continue
         judgement = judge_recipe(recipe, asked.catalog)

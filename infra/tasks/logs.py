@@ -6,6 +6,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import repeat
 from operator import add, floordiv
 from typing import TypeVar
@@ -16,6 +17,7 @@ from infra.launch.logs.reading import LogMerge, LogQuery, judge_moment, judge_qu
 from infra.launch.logs.stream import HostLog
 from infra.remote.failures import failure_table
 from infra.tasks.choice import same_choice
+from infra.tasks.limit import limited
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output
 from infra.tasks.recorded_hosts import ReachedStack, open_recorded
@@ -31,7 +33,9 @@ def run(options: Options, output: Output) -> int:
     """Print the lines; with --follow, go on until interrupted. 4 when a host's are missing, 5 when nothing is there."""
     query = _query(options, output)
     judge_query(query)
-    with open_recorded(options, output) as reached:
+    with open_recorded(options, output) as everyone:
+        chosen = limited(options, everyone.hosts, everyone.serving)
+        reached = replace(everyone, hosts=chosen)
         merge = LogMerge(_host_logs(reached, query, output))
         shown = _Shown(output, reached.name)
         try:

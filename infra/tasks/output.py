@@ -31,6 +31,13 @@ class _Shaped(str):
     __slots__ = ()
 
 
+class _Table(str):
+    """Rows in columns; what is said of their cells is said before they are aligned."""
+
+    __slots__ = ("rows",)
+    rows: Sequence[Sequence[str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """Where a task's words go; what they quote of hosts, files and people commands no terminal.
@@ -94,7 +101,13 @@ class Output:
         """A text as it is printed: with commands that can be typed, and nothing in it that a terminal obeys."""
         if isinstance(text, _Shaped):
             return text
-        return visible(text if isinstance(text, AsWritten) else self.complete(text))
+        if isinstance(text, _Table):
+            text = _aligned([[self._said(cell) for cell in row] for row in text.rows])
+            return visible(text)
+        return visible(text if isinstance(text, AsWritten) else self._said(text))
+
+    def _said(self, text: str) -> str:
+        return self.complete.named(self.complete(text))
 
 
 def failure_document(error: InfraError) -> dict[str, object]:
@@ -119,6 +132,12 @@ def with_failures(
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Rows in aligned columns, the first row being the head; the last column is left ragged."""
+    text = _Table(_aligned(rows))
+    text.rows = rows
+    return text
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]

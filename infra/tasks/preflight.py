@@ -26,6 +26,7 @@ from infra.launch.preflight.waves import IMEX_S, look, look_further
 from infra.tasks.choice import inventory_path, same_choice
 from infra.tasks.facts_writing import add_facts
 from infra.tasks.judging import refuse_problems
+from infra.tasks.limit import left_out, limit_words, limited
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone, with_failures
 from infra.tasks.reached_hosts import make_deployment
@@ -47,20 +48,23 @@ def run(options: Options, output: Output) -> int:
     with open_fleet(options, compiled.book.hosts, output) as fleet:
         answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
+        chosen = limited(options, deployment.states, compiled.book.hosts)
+        answering.leave_out(left_out(deployment.states, chosen))
         scene = look(deployment, catalog, "full", recorded).scene
         scene = replace(scene, baselines=read_collectives(path))
         scene = look_further(deployment, scene, imex_s, join_s)
-    findings = judge(scene)
+    failures = tuple(one for one in answering.failures if one.host in chosen)
+    findings = [one for one in judge(scene) if one.host in chosen]
     for one in grouped([one for one in findings if _tells_of_group(one)]):
         output.message(f"{host_names(one.hosts)}: {one.finding.observed}")
     _keep(path, sound_collectives(scene), output)
     document = preflight_document(compiled.plan.stack, findings)
-    output.document(with_failures(document, answering.failures))
+    output.document(with_failures(document, failures))
     for group in grouped([one for one in findings if one.severity != "pass"]):
         output.data(output.toned(_paragraph(group), _TONES[group.finding.severity]))
     output.data(_summary(findings))
-    if answering.away:
-        output.next_command(f"fab preflight {same_choice(options)}")
+    if failures:
+        output.next_command(f"fab preflight {same_choice(options)}{limit_words(options)}")
         return HostsFailed.exit_code
     if blocking(findings, ()):
         return PrerequisiteError.exit_code

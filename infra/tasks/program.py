@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from invoke.collection import Collection
@@ -26,6 +26,7 @@ from infra.spec.stack_files import stack_names
 from infra.spec.work import TooMuchWorkError
 from infra.tasks.command_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.completion import Completion
+from infra.tasks.default_stack import with_default_stack
 from infra.tasks.interrupts import leave_interrupted, raise_when_interrupted
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
@@ -38,7 +39,25 @@ from infra.whole_file import DISK_FULL, MAKE_ROOM
 BUG = 1
 # Options that name files which somebody else may have written.
 FOREIGN = ("file", "plan", "inventory")
+# Tasks that work on groups of ranks, whose parts on several hosts start and end as one.
+_OF_GROUPS = ("up", "down", "restart", "replace-host", "verify")
+_OF_ONE_HOST = (
+    "`fab restart --stack NAME --role ROLE --replica N` restarts one group, `fab replace-host OLD NEW --stack NAME` "
+    "replaces one machine, and `fab status --stack NAME --limit HOST` looks at one host."
+)
 LIST_FORMATS = ("flat", "nested", "json")
+BEFORE_TASKS = """
+Before a task
+  -H HOST,…  hosts of `fab -H HOST,… tune-hosts`, without a stack
+  -i PATH    a private key for them; may be repeated
+  -S PATH    an ssh_config for them
+
+Once for a shell
+  export MOE_STACK=NAME or PATH   the stack of commands that name none
+  export MOE_INVENTORY=PATH       its inventory
+  `source <(fab --print-completion-script bash)`   completes tasks, options, stacks and ids; zsh and fish alike
+
+First: `fab stacks`, then `fab check --stack NAME` and `fab rehearse --stack NAME`."""
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
 
@@ -107,6 +126,11 @@ class TableProgram(Program):
     def print_task_help(self, name: str) -> None:
         """The help of one task, from the table."""
         print(task_help(ENTRIES[name]))
+
+    def print_help(self) -> None:
+        """What `fab` alone says, and `fab --help`: the tasks, and what stands before a task."""
+        self.list_flat()
+        print(BEFORE_TASKS)
 
     def list_flat(self) -> None:
         """The tasks under their groups, in the order of the table."""
@@ -198,8 +222,10 @@ def make_output(options: Options) -> Output:
 
 def _run(entry: Entry, given: dict[str, object]) -> None:
     """Run one task; every failure becomes one message and its exit code, never a traceback of ours."""
-    options = Options(given)
+    options, told = with_default_stack(entry, Options(given), os.environ)
     output = make_output(options)
+    if told:
+        output.message(output.toned(told, "dim"))
     try:
         judge_options(entry, options)
         with _first_contact(entry, options) as known:
@@ -307,17 +333,27 @@ def _with_nearest(error: ParseError) -> tuple[str, str]:
         return message, "`fab --help TASK` shows how a task is typed."
     word, task = match[1], getattr(error.context, "name", None)
     if word.startswith("-"):
-        of_task = ENTRIES[str(task)].options if task in ENTRIES else ()
-        known = sorted(f"--{option.name}" for option in of_task)
-        what = f"{task or 'fab'} has no option {word}."
-        fix = f"`fab --help {task or ''}`".replace(" `", "`") + " shows its options."
-    elif word in stack_names():
+        return _unknown_option(word, task)
+    if word in stack_names():
         return f"There is no task {word}.", f"A stack is named with --stack {word}."
-    else:
-        known = list(ENTRIES)
-        what, fix = f"There is no task {word}.", "`fab --list` shows every task."
-    near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    return what, " ".join([*([f"Did you mean {' or '.join(near)}?"] if near else []), fix])
+    near = difflib.get_close_matches(word, list(ENTRIES), n=3, cutoff=0.5)
+    return f"There is no task {word}.", _meant(near, "`fab --list` shows every task.")
+
+
+def _unknown_option(word: str, task: str | None) -> tuple[str, str]:
+    what = f"{task or 'fab'} has no option {word}."
+    if word == "--limit" and task in _OF_GROUPS:
+        return f"{what} Groups span hosts, and a release is whole.", _OF_ONE_HOST
+    of_task = ENTRIES[str(task)].options if task in ENTRIES else ()
+    known = sorted(f"--{option.name}" for option in of_task)
+    fix = f"`fab --help {task or ''}`".replace(" `", "`") + " shows its options."
+    if len(word) == len("-i"):  # of options that begin with that letter one is meant, if any is
+        return what, _meant([each for each in known if each.startswith(f"-{word}")], fix)
+    return what, _meant(difflib.get_close_matches(word, known, n=3, cutoff=0.5), fix)
+
+
+def _meant(near: Sequence[str], fix: str) -> str:
+    return f"Did you mean {' or '.join(near)}? {fix}" if near else fix
 
 
 def refuse(what: str, fix: str) -> NoReturn:

@@ -9,7 +9,12 @@ from typing import cast
 import yaml
 
 from infra.errors import ProblemsFound, StackError
-from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
+from infra.provision.config_problems import (
+    PROJECT_NAME,
+    account_problem,
+    secret_problems,
+    unknown_key_problems,
+)
 from infra.spec.load import PROJECT
 from infra.spec.plain_yaml import read_yaml
 
@@ -23,7 +28,8 @@ def configured(stack: str, names: Iterable[str]) -> dict[str, str]:
     """What is set for a stack of some keys of ours, by short name (`namespace`); empty is not set.
 
     Raises:
-        ProblemsFound: values that are set as secrets, which `pulumi up` refuses too, or that are no texts.
+        ProblemsFound: keys that nothing reads, and values that are set as secrets, both of which `pulumi up` refuses
+            too; values that are no texts.
         StackError: the file cannot be read.
     """
     path = config_path(stack)
@@ -32,7 +38,11 @@ def configured(stack: str, names: Iterable[str]) -> dict[str, str]:
     found = {name: values.get(f"{PROJECT_NAME}:{name}") for name in names}
     nested = {f"{PROJECT_NAME}:{key}": each for key, each in found.items() if _is_nested(each)}
     secret = [key for key, each in nested.items() if isinstance(each, dict) and "secure" in each]
+    declared = _read_map(PROJECT / "Pulumi.yaml")["config"]
     problems = [
+        *unknown_key_problems(
+            map(str, values), cast("Mapping[str, object]", declared).keys(), stack
+        ),
         *secret_problems(secret, stack),
         *(
             account_problem(key, "It is a list or a map, and a text is wanted.", "VALUE", stack)

@@ -14,6 +14,7 @@ from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults
 from infra.spec.stack_files import find_stack
 from infra.tasks.choice import chosen_name, needed_inventory
+from infra.tasks.host_names import serving
 from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.sudo_password import sudo_password
@@ -26,12 +27,20 @@ class ReachedStack:
     Args:
         fleet: for requests; it brings the lease along where the task holds one.
         streams: for streamed requests, which change nothing.
+        serving: which host serves as which of the plan's, where the inventory has other names.
     """
 
     name: str
     hosts: tuple[str, ...]
+    serving: Mapping[str, InventoryHost]
     fleet: Fleet
     streams: SshFleet
+
+
+def machines(reached: ReachedStack) -> dict[str, str]:
+    """The inventory's name of each host, by the plan's; where nothing tells them apart, by itself."""
+    named = {plan: host.machine or plan for plan, host in reached.serving.items()}
+    return named | {host: host for host in reached.hosts if host not in named.values()}
 
 
 @contextlib.contextmanager
@@ -127,8 +136,12 @@ def open_recorded(
         find_stack(options.text("file") or name)
     inventory = needed_inventory(options, name)
     hosts = {host.name: host for host in inventory.hosts}
+    served = serving(options, inventory)
+    output.complete.reach(served)
     with open_fleet(options, hosts, output) as fleet:
-        reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet, streams=fleet)
+        reached = ReachedStack(
+            name=name, hosts=tuple(hosts), serving=served, fleet=fleet, streams=fleet
+        )
         if changes is None:
             yield reached
             return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from infra.plan.imported import read_plan
 from infra.rehearsal.folders import new_folder, remove_forgotten_folders
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
+from infra.rehearsal.practice import ENV_FILE, env_text, practice
 from infra.rehearsal.real_engines import are_processors, has_real_engines
 from infra.rehearsal.rehearse import Rehearsal
 from infra.rehearsal.report import (
@@ -30,9 +33,11 @@ from infra.spec.nearest import nearest
 from infra.spec.text_file import read_text
 from infra.tasks.choice import same_choice
 from infra.tasks.completion import Completion
+from infra.tasks.default_stack import INVENTORY_VARIABLE, STACK_VARIABLE
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output, table
 from infra.tasks.stack_options import chosen_stack
+from infra.whole_file import write_whole
 
 # Five minutes of an engine are six seconds; a load of half an hour is a third of a second.
 PACE = Pace(time_scale=0.02, load_seconds=0.3)
@@ -96,14 +101,24 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         except StepFailed as error:
             code = error.exit_code
             _print_failure(rehearsal, error, output)
-            if report.ssh_config and not options.is_on("keep"):
-                output.next_command("the same with --keep, to look at the hosts: they are gone now")
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(report, lab.directory)
             lab.keep()
             _print_ways_in(rehearsal, options, output)
+        else:
+            output.next_command(_kept_next_time(options))
     output.document(report.document())
     return code
+
+
+def _kept_next_time(options: Options) -> str:
+    """The same command with --keep, and what that is good for."""
+    words = [same_choice(options)] if options.text("plan") is None else []
+    for name in ("plan", "to-step", "break"):
+        value = options.text(name)
+        words += [] if value is None else [f"--{name} {shlex.quote(value)}"]
+    gone = "its hosts are gone now; with --keep they stay, to practise on"
+    return f"fab rehearse {' '.join(words)} --keep   ({gone})"
 
 
 def _accelerators(wishes: Wishes) -> list[str]:
@@ -157,31 +172,51 @@ def _on_its_hosts(options: Options, report: Report) -> Options:
 
 
 def _print_ways_in(rehearsal: Rehearsal, options: Options, output: Output) -> None:
-    lab, report = rehearsal.lab, rehearsal.report
+    lab, report, plan = rehearsal.lab, rehearsal.report, rehearsal.plan
     output.message(f"\nKept as {lab.id}.")
-    if report.ssh_config:
-        first, *others = (host.name for host in rehearsal.current_plan().hosts)
+    kubeconfig = report.pulumi_env.get("KUBECONFIG")
+    # no task that reaches hosts takes a plan
+    is_operated = options.text("plan") is None and bool(report.ssh_config) and not kubeconfig
+    environment = lab.directory / ENV_FILE
+    chosen = _for_a_shell(options, report) if is_operated else {}
+    text = env_text(report, chosen, searched=os.environ.get("PATH", os.defpath))
+    write_whole(environment, text)
+    if report.ssh_config and plan is not None:
+        first, *others = (host.name for host in plan.hosts)
         more = f", and so the other {len(others)}" if others else ""
         output.message(f"Hosts: `ssh {first}`{more}.")
-    if rehearsal.current_plan().edge is not None and report.ssh_config:
+    if plan is not None and plan.secrets and is_operated:
+        again = same_choice(_on_its_hosts(options, report))
         output.message(
-            "The edge's keys and certificate are made up, so `fab verify` finds other ones than your own: "
-            "`fab up` puts yours there first."
+            f"Secrets are made up here ({', '.join(sorted(plan.secrets))}), so `fab verify` finds others than "
+            f"your own: `fab up {again} --replace` puts yours there first."
         )
-    kubeconfig = report.pulumi_env.get("KUBECONFIG")
     if kubeconfig:
         output.message(
             f"Cluster: KUBECONFIG={kubeconfig}; its kubelets have ended with this command: pods stay as they are"
         )
     if report.pulumi_dir:
         output.message(
-            f"Cloud: pulumi -C {report.pulumi_dir}, with the variables of pulumi_env (--json prints them)"
+            f"Cloud: `source {environment}`, then `pulumi -C {report.pulumi_dir} stack --stack {report.stack}`"
         )
     ends = f"fab rehearse --stop {lab.id}"
-    # no task that reaches hosts takes a plan
-    if options.text("plan") is None and report.ssh_config and not kubeconfig:
-        ends = f"fab status {same_choice(_on_its_hosts(options, report))}   ({ends} ends it)"
+    if is_operated and plan is not None:
+        sets = shlex.join(word for value in options.words("set") for word in ("--set", value))
+        beside = f", with {sets} behind each" if sets else ""
+        output.message(f"Practise: `source {environment}`, and type in that shell{beside}")
+        is_started = report.first_token_s is not None
+        for line in practice(plan, is_started=is_started):
+            output.message(line)
+        verb = "status" if is_started else "up"
+        ends = f"fab {verb} {same_choice(_on_its_hosts(options, report))}   ({ends} ends it)"
     output.next_command(ends)
+
+
+def _for_a_shell(options: Options, report: Report) -> dict[str, str]:
+    """The variables that choose the rehearsed stack, and the rehearsal's own hosts."""
+    file = options.text("file")
+    stack = options.text("stack") if file is None else str(Path(file).absolute())
+    return {STACK_VARIABLE: stack or "", INVENTORY_VARIABLE: report.inventory}
 
 
 def _stop(lab_id: str, output: Output) -> int:

@@ -114,7 +114,7 @@ def plan_states(plan: Plan, catalog: Catalog) -> dict[str, HostState]:
 
 def inventory_names(plan: Plan, inventory: Inventory) -> dict[str, str]:
     """What the inventory calls each plan host."""
-    found = serving_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
+    found = serving_hosts([(host.name, host.groups[0]) for host in plan.hosts], inventory)
     return {name: host.name for name, host in found.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class _Writing:
         """Write a file under a name of which there is no second one, in its own folder."""
         self._make_folders(parts[:-1])
         with _opened(self.root, parts[:-1]) as parent:
+            _refuse_folder(parent, parts[-1])
             name = f".{parts[-1]}.{secrets.token_hex(4)}.new"
             mode = 0o777 if parts[-1] == _PROGRAM else 0o666
             descriptor = os.open(name, _NEW, mode, dir_fd=parent)
@@ -105,6 +107,17 @@ class _Writing:
             with suppress(FileExistsError), _opened(self.root, parts[: depth - 1]) as parent:
                 os.mkdir(parts[depth - 1], dir_fd=parent)
                 self.made.append(parts[:depth])
+
+
+def _refuse_folder(parent: int, name: str) -> None:
+    """Find before the first rename what would end the renames half way: a folder in a file's place.
+
+    Raises:
+        OSError: there is one.
+    """
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
 
 
 def _failure(error: OSError | ValueError, folder: Path, name: str) -> Exception:

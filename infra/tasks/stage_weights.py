@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +13,7 @@ from infra.inventory.hosts import InventoryHost
 from infra.launch.images.archive import read_archive
 from infra.launch.images.presence import ImageOnHost, bring_images, unequal_images
 from infra.launch.images.sending import Sending, plan_sending, send_and_load
+from infra.launch.staging.caches import CacheOnHost, stage_caches
 from infra.launch.staging.checkpoints import deep_check, end_stagings, stage
 from infra.launch.staging.order import Outcome, Staging, mount_step
 from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, giga
@@ -23,7 +24,7 @@ from infra.render.items import HostState
 from infra.tasks.choice import chosen_name, needed_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table, with_failures
-from infra.tasks.reached_hosts import host_states
+from infra.tasks.reached_hosts import host_states, placed
 from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts
 from infra.tasks.staging_choice import chosen_checkpoints, open_staging
@@ -38,7 +39,7 @@ def run(options: Options, output: Output) -> int:
     checkpoints = chosen_checkpoints(compiled, catalog, options.text("source"))
     hosts = _hosts(options, compiled, checkpoints)
     with open_fleet(options, hosts, output) as fleet:
-        staging = open_staging(compiled, fleet, output)
+        staging = open_staging(placed(compiled), fleet, output)
         staging = replace(staging, addresses={n: host.service_address for n, host in hosts.items()})
         if options.is_on("stop"):
             return _stop(staging, checkpoints, options, output)
@@ -47,6 +48,7 @@ def run(options: Options, output: Output) -> int:
             outcomes = (deep_check if is_check else stage)(staging, checkpoints)
             sent = None if is_check else sending
             images, problem = _images(staging, states, sent, is_check=is_check)
+            caches = stage_caches(staging, compiled.plan) if options.is_on("caches") else []
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -55,9 +57,27 @@ def run(options: Options, output: Output) -> int:
             )
             raise
     failures = _failures(outcomes, images, problem)
-    document = stage_document(compiled.plan.stack, outcomes, images)
+    document = {**stage_document(compiled.plan.stack, outcomes, images), **_caches_document(caches)}
     output.document(with_failures(document, failures))
-    return _report(outcomes, images, problem, options, output)
+    for one in caches:
+        line = f"{one.host}: compile caches of {one.accelerator} {one.state}: {one.why}"
+        output.data(output.toned(line, "bad") if one.state == "failed" else line)
+    code = _report(outcomes, images, problem, options, output)
+    return code or (HostsFailed.exit_code if _bad_caches(caches) else 0)
+
+
+def _bad_caches(caches: Sequence[CacheOnHost]) -> bool:
+    return any(one.state == "failed" for one in caches)
+
+
+def _caches_document(caches: Sequence[CacheOnHost]) -> dict[str, object]:
+    """A row for each host whose engines compile; nothing where caches were not asked for."""
+    if not caches:
+        return {}
+    return {
+        "caches": [asdict(one) for one in caches],
+        **({"ok": False} if _bad_caches(caches) else {}),
+    }
 
 
 def _images(
@@ -161,8 +181,9 @@ def _hosts(
 
 
 def _refuse_both(options: Options) -> None:
-    if options.is_on("check") and options.is_on("stop"):
-        raise StackError("command line", "--check and --stop were given together.", "Give one.")
+    given = [f"--{name}" for name in ("check", "stop", "caches") if options.is_on(name)]
+    if len(given) > 1:
+        raise StackError("command line", f"{' and '.join(given)} were given together.", "Give one.")
 
 
 def _stop(

@@ -12,9 +12,10 @@ from infra.launch.lease import this_owner
 from infra.launch.staging.order import Staging
 from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, wanted_checkpoints
 from infra.plan.compile import CompiledStack
+from infra.spec.stack import Weights
 from infra.spec.weights_source import FIELD, parse_weights_source, refuse_plain_token
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import host_states
+from infra.tasks.reached_hosts import PlacedPlan, host_states, placed_states
 from infra.tasks.stack_secrets import read_secrets
 
 
@@ -45,13 +46,12 @@ def chosen_checkpoints(
     )
 
 
-def open_staging(compiled: CompiledStack, fleet: Fleet, output: Output) -> Staging:
-    """One run of the work on checkpoints."""
-    hosts = compiled.book.hosts
+def open_staging(chosen: PlacedPlan, fleet: Fleet, output: Output) -> Staging:
+    """One run of the work on the checkpoints of a plan."""
     return Staging(
         fleet=fleet,
-        addresses={name: host.service_address for name, host in hosts.items()},
-        secrets=read_secrets(compiled.plan.secrets),
+        addresses={name: host.service_address for name, host in chosen.hosts.items()},
+        secrets=read_secrets(chosen.plan.secrets),
         pace=Pace(limits=Limits(), clock=SystemClock(), say=output.message),
         operator=this_owner().operator,
         token=os.urandom(16).hex(),
@@ -59,11 +59,23 @@ def open_staging(compiled: CompiledStack, fleet: Fleet, output: Output) -> Stagi
 
 
 def staging_of(
-    compiled: CompiledStack, catalog: Catalog, fleet: Fleet, output: Output
+    chosen: PlacedPlan, weights: Weights, catalog: Catalog, fleet: Fleet, output: Output
 ) -> tuple[tuple[Checkpoint, ...], Staging]:
-    """The checkpoints that the stack's own hosts hold, wherever they came from, and a run to look at them."""
-    checkpoints = tuple(
-        replace(one, source=replace(one.source, host=None))
-        for one in chosen_checkpoints(compiled, catalog)
+    """The checkpoints that a plan's own hosts hold, wherever they came from, and a run to look at them.
+
+    Args:
+        chosen: the plan and its hosts.
+        weights: what the stack says of where they lie.
+        catalog: knows their repositories.
+        fleet: the hosts.
+        output: of the task.
+    """
+    found = wanted_checkpoints(
+        placed_states(chosen, catalog),
+        catalog,
+        weights.source,
+        is_shared=weights.storage in SHARED_STORAGE,
+        where=FIELD,
     )
-    return checkpoints, open_staging(compiled, fleet, output)
+    checkpoints = tuple(replace(one, source=replace(one.source, host=None)) for one in found)
+    return checkpoints, open_staging(chosen, fleet, output)

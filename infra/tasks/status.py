@@ -19,10 +19,11 @@ from infra.launch.observation import (
 )
 from infra.launch.releases import HASH_SHOWN, read_reached
 from infra.tasks.choice import same_choice
+from infra.tasks.limit import limited
 from infra.tasks.options import Options
 from infra.tasks.other_stacks import others_there
 from infra.tasks.output import Output, table, with_failures
-from infra.tasks.recorded_hosts import ReachedStack, open_recorded
+from infra.tasks.recorded_hosts import ReachedStack, machines, open_recorded
 from infra.tasks.way_out import next_words, not_watched, out_of_reach, told
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
@@ -36,14 +37,16 @@ def run(options: Options, output: Output) -> int:
         what = "--json prints one document, --watch never ends."
         raise StackError("command line", what, "Leave one of them out.")
     with open_recorded(options, output) as reached:
+        # All hosts are asked: what a part of a group does, the host of its rank 0 knows.
+        shown = limited(options, reached.hosts, reached.serving)
         if watches:
-            _watch(reached, options, output)
-        rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
-        half = _half_installed(reached, rows)
+            _watch(reached, shown, options, output)
+        rows = _observed(reached, shown)
+        half = _half_installed(reached, shown, rows)
         others = "" if rows or half else others_there(reached)
     if not rows and not half:
         refuse_wrong_choice(options)
-    document = status_document(reached.name, rows)
+    document = {**status_document(reached.name, rows), "hosts": machines(reached)}
     failures = (*unknown_hosts(rows), *not_watched(rows, same_choice(options)))
     output.document(with_failures(document, failures))
     for host, release in half.items():
@@ -52,7 +55,7 @@ def run(options: Options, output: Output) -> int:
             f"`fab up --stack {reached.name}` goes on, `fab down --stack {reached.name}` removes what is there."
         )
     if not rows:
-        nothing = f"Nothing of {reached.name} runs on these {len(reached.hosts)} hosts."
+        nothing = f"Nothing of {reached.name} runs on these {len(shown)} hosts."
         output.message(nothing if half else nothing.replace(" runs ", " is ") + others)
         output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
@@ -60,10 +63,18 @@ def run(options: Options, output: Output) -> int:
     return _verdict(rows, half, options, output)
 
 
-def _half_installed(reached: ReachedStack, rows: Sequence[ProcessStatus]) -> Mapping[str, str]:
+def _observed(reached: ReachedStack, shown: Collection[str]) -> tuple[ProcessStatus, ...]:
+    """The rows of some hosts."""
+    rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
+    return tuple(row for row in rows if row.host in shown)
+
+
+def _half_installed(
+    reached: ReachedStack, shown: Sequence[str], rows: Sequence[ProcessStatus]
+) -> Mapping[str, str]:
     """Releases that were not installed to the end, by host; asked for only when something is not ready."""
     away = {row.host for row in rows if row.state == UNKNOWN}
-    hosts = [host for host in reached.hosts if host not in away]
+    hosts = [host for host in shown if host not in away]
     if rows and all(row.ready for row in rows if row.state != UNKNOWN):
         return {}
     limit = Limits().ask_s
@@ -90,12 +101,14 @@ def _verdict(
     return NotReady.exit_code if waiting or unwatched(rows) else 0
 
 
-def _watch(reached: ReachedStack, options: Options, output: Output) -> NoReturn:
+def _watch(
+    reached: ReachedStack, shown_hosts: Collection[str], options: Options, output: Output
+) -> NoReturn:
     """Show the rows until interrupted: redrawn on a terminal, else appended when they have changed."""
     redraws, shown = output.stdout.isatty(), ""
     before: tuple[ProcessStatus, ...] = ()
     while True:
-        rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
+        rows = _observed(reached, shown_hosts)
         before = rows = remembered(rows, before)
         text = status_table(rows) if rows else f"Nothing of {reached.name} is on these hosts."
         text = "\n".join([text, *told(rows, same_choice(options))])

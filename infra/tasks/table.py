@@ -8,6 +8,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from infra.tasks.options import Option
+from infra.tasks.shared_options import (
+    CACHES,
+    FORCE,
+    FORCE_LEASE,
+    HOSTS,
+    INVENTORY,
+    JSON,
+    LIMIT,
+    LOOK,
+    PLAN,
+    PURGE,
+    ROLES,
+    STACK,
+    YES,
+)
 
 
 class Entry(NamedTuple):
@@ -24,28 +39,6 @@ class Entry(NamedTuple):
     options: tuple[Option, ...]
     asks_first: tuple[str, ...] = ()
 
-
-# Of `spec.stack.RoleName`, which takes a third of a short command's start to import.
-ROLES = ("unified", "prefill", "decode")
-STACK = (
-    Option("stack", "text", "a shipped stack, by name"),
-    Option("file", "text", "a stack file, by path"),
-    Option("set", "words", "FIELD=VALUE, written over the stack's field; may be repeated"),
-)
-INVENTORY = Option("inventory", "text", "the hosts; default ansible/inventory/<stack>.yml")
-PLAN = Option("plan", "text", "a plan document to take in place of a stack")
-JSON = Option("json", "switch", "print one JSON document")
-ACCEPT_NEW = Option(
-    "accept-new", "switch", "trust and remember the key of a host never seen before"
-)
-FORCE = Option("force", "words", "go on although this check says no, e.g. lease; may be repeated")
-FORCE_LEASE = Option("force", "words", "take the lease from whoever holds it", choices=("lease",))
-ASK_SUDO = Option(
-    "ask-sudo-password", "switch", "ask for the password of hosts whose sudo wants one"
-)
-SUDO_FROM = Option("sudo-password-from", "text", "env:NAME or file:PATH, where no terminal can ask")
-LOOK = ("facts", "listening", "state", "units")  # of whoever has compiled a stack
-HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, ASK_SUDO, SUDO_FROM, JSON)
 
 GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
@@ -129,13 +122,19 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Hosts",
         (
-            Entry("facts", "facts", "What the hosts are; recorded beside the inventory", HOSTS),
+            Entry(
+                "facts",
+                "facts",
+                "What the hosts are; recorded beside the inventory",
+                (*HOSTS, LIMIT),
+            ),
             Entry(
                 "preflight",
                 "preflight",
                 "Whether the stack can start on its hosts, worst first, each with its fix",
                 (
                     *HOSTS,
+                    LIMIT,
                     Option(
                         "timeout", "number", "seconds until the IMEX domain is whole; default 60"
                     ),
@@ -153,6 +152,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "Bring hosts to the tuning profile, report drift, or take it back",
                 (
                     *HOSTS,
+                    LIMIT,
                     Option("check", "switch", "say what would change, and change nothing"),
                     Option("diff", "switch", "show each difference"),
                     Option("rollback", "switch", "bring back what was found before"),
@@ -178,14 +178,13 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *HOSTS,
                     Option("source", "text", "where from, written over the stack's weights.source"),
-                    Option(
-                        "check", "switch", "read every byte against its checksum, change nothing"
-                    ),
+                    Option("check", "switch", "hold every byte against its sum, change nothing"),
                     Option(
                         "image-archive",
                         "text",
                         "a file of `docker save` or `podman save` here: hosts without the image get it",
                     ),
+                    CACHES,
                     Option("stop", "switch", "end what runs; what has arrived is kept"),
                 ),
             ),
@@ -212,6 +211,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "text",
                         "go back to a release that the hosts keep, by the beginning of its hash",
                     ),
+                    YES,
                     FORCE,
                 ),
                 LOOK,
@@ -220,7 +220,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "down",
                 "down",
                 "Stop the deployment and remove what `up` put on the hosts",
-                (*HOSTS, FORCE_LEASE),
+                (*HOSTS, YES, FORCE_LEASE, PURGE),
             ),
             Entry(
                 "restart",
@@ -246,7 +246,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "status",
                 "status",
                 "The state of every process, from its host",
-                (*HOSTS, Option("watch", "switch", "go on until interrupted")),
+                (*HOSTS, LIMIT, Option("watch", "switch", "go on until interrupted")),
             ),
             Entry(
                 "logs",
@@ -254,6 +254,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "The processes' logs, merged by time",
                 (
                     *HOSTS,
+                    LIMIT,
                     Option("rank", "text", "only this process, e.g. decode-0/3"),
                     Option(
                         "role",
@@ -313,6 +314,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "The evidence of a failure, from all ranks at once, secrets masked",
                 (
                     *HOSTS,
+                    LIMIT,
                     Option("to", "text", "the archive; default <stack>-<time>.tar.gz, here"),
                 ),
             ),
@@ -364,11 +366,12 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "inventory",
                 "inventory",
-                "The Ansible inventory of a cloud stack, from its Pulumi outputs",
+                "The Ansible inventory: of a cloud's hosts from Pulumi's outputs, of others to fill in",
                 (
                     *STACK,
                     Option("to", "text", "the file; default ansible/inventory/<stack>.yml"),
                     Option("ssh-args", "text", "words for every SSH connection, e.g. '-J bastion'"),
+                    Option("addresses", "text", "of existing hosts, a,b,… in the plan's order"),
                     JSON,
                 ),
             ),
@@ -385,9 +388,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "text",
                         "stop after check, plan, provision, hosts, weights, tune, start or verify",
                     ),
-                    Option(
-                        "break", "text", "PROCESS:KIND, spoil one installed file, to see it noticed"
-                    ),
+                    Option("break", "text", "PROCESS:KIND, spoil one file, to see it noticed"),
                     Option("list", "switch", "the rehearsals that are kept"),
                     Option("stop", "text", "end a kept rehearsal, by its id"),
                     JSON,

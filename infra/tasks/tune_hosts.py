@@ -27,6 +27,7 @@ from infra.render.host_state import HOSTS_OWNER, hosts_state, tuning_state
 from infra.render.items import HostState
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.choice import same_choice
+from infra.tasks.limit import LIMIT, limit_words, limited
 from infra.tasks.options import Options
 from infra.tasks.output import Output, with_failures
 from infra.tasks.reached_hosts import host_states
@@ -36,7 +37,7 @@ from infra.tasks.sudo_password import sudo_words
 from infra.tasks.tuning_report import show_tuning
 
 # They choose a stack's hosts; hosts that are named on the command line have none.
-_OF_STACKS = ("stack", "file", "inventory", "set")
+_OF_STACKS = ("stack", "file", "inventory", "set", LIMIT)
 _OF_HOSTS = ("identity", "ssh-config")
 
 
@@ -50,6 +51,7 @@ class Chosen:
         profiles: by host, with what each follows from; {} where none is needed.
         away: hosts that could not be asked what they are.
         again: the words that choose the same hosts again.
+        up: the command that starts the stack on its hosts, "" for hosts named on the command line.
     """
 
     stack: str | None
@@ -58,6 +60,7 @@ class Chosen:
     profiles: Mapping[str, ProfileChoice]
     away: tuple[HostFailure, ...]
     again: str
+    up: str
 
 
 def run(options: Options, output: Output) -> int:
@@ -96,8 +99,7 @@ def run(options: Options, output: Output) -> int:
         output.next_command(chosen.again)
         return Differs.exit_code
     goes_on = order.mode != "rollback" and chosen.stack is not None
-    up = chosen.again.replace("fab tune-hosts", "fab up", 1)
-    output.next_command(up if goes_on else f"{chosen.again} --check")
+    output.next_command(chosen.up if goes_on else f"{chosen.again} --check")
     return 0
 
 
@@ -116,7 +118,8 @@ def _chosen(options: Options, order: TuningOrder, output: Output) -> Iterator[Ch
             raise StackError(f"--{name}", what, "Say there how each host is reached.")
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
-    states = host_states(compiled, catalog, render=tuning_state)
+    every = host_states(compiled, catalog, render=tuning_state)
+    states = {host: every[host] for host in limited(options, every, compiled.book.hosts)}
     choice = ProfileChoice(profile=compiled.plan.tuning, why=f"stack {compiled.plan.stack}")
     with open_fleet(options, compiled.book.hosts, output, asks_once=True) as fleet:
         yield Chosen(
@@ -125,7 +128,8 @@ def _chosen(options: Options, order: TuningOrder, output: Output) -> Iterator[Ch
             states=states,
             profiles=dict.fromkeys(states, choice),
             away=(),
-            again=f"fab tune-hosts {same_choice(options)}",
+            again=f"fab tune-hosts {same_choice(options)}{limit_words(options)}",
+            up=f"fab up {same_choice(options)}",
         )
 
 
@@ -160,6 +164,7 @@ def _named(options: Options, order: TuningOrder, output: Output) -> Iterator[Cho
             profiles=profiles,
             away=away,
             again=_again(options, text),
+            up="",
         )
 
 

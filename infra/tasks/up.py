@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady
 from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
+from infra.launch.name_lists import listed
 from infra.launch.observation import ProcessStatus, status_document, status_row
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
+from infra.tasks.asking import ask_first
 from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
@@ -38,8 +41,14 @@ def run(options: Options, output: Output) -> int:
     ):
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         begun = Begun()
+
+        def agree(groups: Sequence[str]) -> None:
+            question = f"{listed(groups)} serve a release that is replaced, and stop. Replace?"
+            ask_first(options, output, question, f"stack {chosen.plan.stack}")
+
         deployment = replace(
             deployment,
+            agree=agree,
             spares=tuple(chosen.spares),
             forces=forces,
             decided=begun,
@@ -70,9 +79,7 @@ def run(options: Options, output: Output) -> int:
     output.document(status_document(chosen.plan.stack, rows))
     output.data(status_table(rows))
     output.data(f"{deployment.endpoints.model} is served at {client_url(deployment)}/v1")
-    # a release that was gone back to is not what the stack file says
-    verb = "verify" if options.text("release") is None else "status"
-    output.next_command(f"fab {verb} {same_choice(options)}")
+    output.next_command(f"fab verify {same_choice(options)}")
     return 0
 
 

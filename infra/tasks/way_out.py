@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from infra.engines.haproxy import PACKAGE
 from infra.errors import NotReady
 from infra.launch.name_lists import listed
 from infra.launch.observation import UNKNOWN, ProcessStatus, group_states, unwatched
 from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
 from infra.launch.unit_states import WAITING, unmask_command
 from infra.remote.failures import MAY_BE_GONE, HostFailure
+from infra.render.edge_files import EDGE_PROGRAM
 
-# How `awaited` in infra/agent/group/rules.py, `_left` in infra/agent/group/part.py and remains.py beside it put it.
+# How `awaited` in infra/agent/group/rules.py, `_left` in part.py, remains.py and kept_record.py beside it put it.
 _SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
 _HELD = re.compile(r"(\S+): port (\d+)\b.* is held$")
 _OUTLIVED = re.compile(r"^(\S+): .*\bprocess (\d+) \(.*\) of \S+ has outlived its unit\b")
 _UNTOLD = re.compile(r"^(\S+): .*: what is left of (\w+)'s containers is not known")
+_UNWRITTEN = re.compile(r"^(\S+): (?:.*; )?(/\S+) cannot be written: ([^;]+)")
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
 LOADS = (
     "Its ranks load; should one end or hang, they are started again by themselves: nothing to type."
 )
@@ -118,6 +122,9 @@ def _way_out(state: GroupState, again: str, *, loads: str, unmasks: str) -> str:
 
 def _while_stopped(state: GroupState, again: str) -> str:
     """When a group that is between two starts begins again, and what may keep it from doing so."""
+    unwritten = [match for reason in state.waits_for if (match := _UNWRITTEN.search(reason))]
+    if unwritten:
+        return " ".join(_while_unwritten(*match.groups()) for match in unwritten)
     found = [match for reason in state.waits_for if (match := _SILENT.search(reason))]
     if found:
         hosts = [match[1] for match in found]
@@ -151,6 +158,26 @@ def _while_stopped(state: GroupState, again: str) -> str:
     return f"It starts again by itself{when}: nothing to type."
 
 
+def _while_unwritten(host: str, folder: str, why: str) -> str:
+    """What has to be done about a disk that does not take a group's record, and what follows then."""
+    if why.startswith(_NO_ROOM):
+        todo = (
+            f"Make room on the disk of {folder} on {host}: `ssh {host} df -h {folder}` names the disk, "
+            f"`ssh {host} 'sudo du -xhd 2 $(df --output=target {folder} | tail -n 1) | sort -h | tail'` what fills it."
+        )
+    elif why.startswith("Read-only file system"):
+        todo = (
+            f"Have {folder} on {host} mounted for writing again: `ssh {host} findmnt -T {folder}` names the mount, "
+            f"`ssh {host} 'sudo dmesg | tail'` says what befell its disk."
+        )
+    else:
+        todo = (
+            f"Mend the disk of {folder} on {host}: `ssh {host} findmnt -T {folder}` names the disk, "
+            f"`ssh {host} 'sudo dmesg | tail'` says what befell the disk."
+        )
+    return f"The group does not start until that is mended. {todo} Then it starts again by itself."
+
+
 def _queued(rows: Sequence[ProcessStatus], them: str) -> str:
     """Where systemd has the start of processes wait, "" where it does not."""
     hosts = list(dict.fromkeys(row.host for row in rows if row.state == WAITING))
@@ -182,6 +209,12 @@ def _wants_up(row: ProcessStatus) -> bool:
 
 
 def _front_line(row: ProcessStatus, again: str) -> str:
+    if row.lacks_program and row.kind == "edge":
+        fix = f"Install it: {EDGE_PROGRAM['fix']}; then `fab up {again}` starts it."
+        return f"{row.id}: {PACKAGE} is not on {row.host}. {fix}"
+    if row.lacks_program:
+        named = f"`fab logs {again} --role {row.kind}` names the package"
+        return f"{row.id}: its program is not on {row.host}. {named}; with that installed, `fab up {again}` starts it."
     line = f"{row.id}: {row.front_words}." if row.front_words else ""
     if row.ready or row.state == FAILED:
         return line

@@ -33,8 +33,9 @@ CONFIG: dict[str, object] = {
     "router": None,
     "groups": [],
     "limits": dict.fromkeys(LIMITS.split(), 1.0),
-    "patience": {"first_s": 1.0, "silent_s": 1.0, "stuck_s": 1.0},
-    "counters": {"running": "r", "growing": ["g"]},
+    "patience": {"first_s": 1.0, "silent_s": 1.0, "stuck_s": 1.0, "idle_s": 1.0},
+    "counters": {"open": ["r"], "growing": ["g"]},
+    "key": "",
     "addresses": {},
 }
 

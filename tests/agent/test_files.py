@@ -111,6 +111,27 @@ def test_the_difference_is_shown_when_asked_for(host: StubbornHost) -> None:
     assert "-B=2\n+B=3" in shown
 
 
+def test_a_difference_is_short_where_lines_are_alike_and_whole_in_what_differs(
+    host: StubbornHost,
+) -> None:
+    answer = "http-request return " + "x" * 300
+    rule = "acl allowed path -m str " + " ".join(f"/v1/path-{n}" for n in range(40))
+    addresses = ", ".join(f"192.0.2.{n}" for n in range(200))
+    before = [answer, answer, rule + " /old " + rule, answer, answer]
+    after = [answer, answer, rule + " /new/long " + rule, answer, f"added {addresses}", answer]
+    host.put(ENV, "\n".join(before) + "\n")
+    wanted = [file(content="\n".join(after) + "\n")]
+    shown = str(host.state("check", wanted, diff=True)[f"file:{ENV}"]["diff"])
+    changed = [line for line in shown.splitlines()[2:] if line[0] in "+-"]
+    assert [line[0] for line in changed] == ["-", "+", "+"]
+    assert " /old " in changed[0]
+    assert " /new/long " in changed[1]
+    assert max(map(len, changed[:2])) < 150
+    assert changed[2] == f"+added {addresses}"
+    alike = [line for line in shown.splitlines() if line.startswith(" ")]
+    assert max(map(len, alike)) < 100
+
+
 def test_a_secret_comes_from_the_request_and_is_never_shown(host: StubbornHost) -> None:
     items = [file(secret="hf_token")]
     report = host.ask(

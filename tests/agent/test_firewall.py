@@ -31,7 +31,8 @@ ITEM: dict[str, object] = {
     "target": "moe-s",
     "stack": "s",
     "content": TEXT,
-    "guards": [[7100, 7101], [32768, 60999]],
+    "guards": [[7100, 7103], [32768, 60999]],
+    "own": [[7100, 7103]],
     "units": [],
     "why": "closed",
 }
@@ -134,6 +135,18 @@ def test_a_rule_that_somebody_deleted_or_added_is_told_and_comes_back(host: NftH
     assert row(host, "check")["before"] == "not loaded"
 
 
+def test_every_rule_that_differs_is_told_whole(host: NftHost) -> None:
+    closed(host)
+    addresses = ", ".join(f"192.0.2.{n}" for n in range(100))
+    ours = [f"ip saddr {{ {addresses} }} tcp dport {port} accept" for port in (1, 2)]
+    rules = "".join(f"\t\t{rule}\n" for rule in ours)
+    host.tables["moe-s"] = host.tables["moe-s"].replace(RULE, rules)
+    told = str(row(host, "check")["before"])
+    assert told == f"loaded, without `{RULE.strip()}`, with `{ours[0]}`, with `{ours[1]}`"
+    host.tables["moe-s"] = host.tables["moe-s"].replace(rules, rules * 4)
+    assert str(row(host, "check")["before"]).endswith("with 4 more")
+
+
 def test_a_table_that_the_next_boot_would_not_load_is_no_closed_host(host: NftHost) -> None:
     closed(host)
     Path(host.path(kept_path("s"))).unlink()
@@ -173,9 +186,20 @@ def listening(port: int, address: str, inode: int) -> str:
 
 
 def test_ports_on_which_others_listen_stay_open(host: NftHost) -> None:
-    """Sshd on an odd port, or where the plan wants one; not what the host alone reaches, nor what is the stack's."""
+    """Sshd on an odd port, or where the plan wants one; not what the host alone reaches, nor what is the stack's.
+
+    Nor who else holds a port of the plan: it would be open to everybody, for whoever has it next.
+    """
     everywhere, loopback = "00000000", "0100007F"
-    sockets = {40022: "sshd", 7101: "sshd", 45000: "engine", 50000: "imex", 17: "far"}
+    sockets = {
+        40022: "other",
+        7101: "sshd",
+        45000: "engine",
+        50000: "imex",
+        17: "far",
+        7102: "squatter",
+        7103: "users",
+    }
     text = "head\n"
     for inode, port in enumerate(sockets, start=500):
         text += listening(port, everywhere, inode)
@@ -187,6 +211,8 @@ def test_ports_on_which_others_listen_stay_open(host: NftHost) -> None:
         (folder / "3").symlink_to(f"socket:[{inode}]")
         group = "/moe_infra-s.slice/moe-s-engine@0.service" if name == "engine" else f"/{name}"
         host.put(f"/proc/{pid}/cgroup", f"0::{group}\n")
+        program, uid = ("sshd", 1000) if name == "users" else (name, 0)
+        host.put(f"/proc/{pid}/status", f"Name:\t{program}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     row(host, "apply")
     assert "elements = { 7101, 40022, 50000 }" in host.tables["moe-s"]
     assert host.ask("firewall", stack="s")["kept"]

@@ -112,10 +112,10 @@ def until(holds: Callable[[], bool]) -> None:
 def make_config(leader: str = "h0") -> Config:
     """Of h1, in a group of two hosts."""
     members = ["h0", "h1"] if leader == "h0" else ["h1", "h0"]
-    group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [])
-    patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
+    group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [], {})
+    patience, counters = Patience(1.0, 1.0, 1.0, 9.0), Counters(("r",), ("g",))
     return Config(
-        "s", "r", "h1", "docker", [group], None, LIMITS, patience, counters, {"h1": "192.0.2.2"}
+        "s", "r", "h1", "docker", [group], None, LIMITS, patience, counters, "", {"h1": "192.0.2.2"}
     )
 
 

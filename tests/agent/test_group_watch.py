@@ -39,10 +39,12 @@ class Serving(Host):
 def watcher(tmp_path: Path) -> Watcher:
     """Of h0, which has taken its own part of a group over and waits for h1."""
     host = Serving(str(tmp_path))
-    group = Group("decode/0", "h0", ("192.0.2.1", 14000), ["h0", "h1"], {UNIT: "h0/0"}, [], [])
-    patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
+    group = Group("decode/0", "h0", ("192.0.2.1", 14000), ["h0", "h1"], {UNIT: "h0/0"}, [], [], {})
+    patience, counters = Patience(1.0, 1.0, 1.0, 9.0), Counters(("r",), ("g",))
     addresses = {"h0": "192.0.2.1", "h1": "192.0.2.2"}
-    config = Config("s", "r", "h0", "docker", [group], None, LIMITS, patience, counters, addresses)
+    config = Config(
+        "s", "r", "h0", "docker", [group], None, LIMITS, patience, counters, "", addresses
+    )
     own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=False)
     save_record(host, "s", "decode/0", Record(own, Memory(4, ADOPT, 0, 0, "", time.monotonic())))
     found = Watcher(host, config)

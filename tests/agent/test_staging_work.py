@@ -27,6 +27,10 @@ from infra.agent.staging.work import Work
 from infra.agent.trees import open_above
 from tests.agent.simulated_hub import Hub
 from tests.agent.stubborn_host import StubbornHost
+from tests.remote.loopback_sshd import free_port
+
+# of this process alone: the same tests run beside each other in several workers
+PORT = free_port()
 
 SHARDS = {f"model-{n:05d}.safetensors": bytes([n]) * (300_000 + n) for n in range(1, 5)}
 FILES = {**SHARDS, "config.json": b'{"a": 1}', "sub/tokenizer.model": b"words"}
@@ -264,8 +268,10 @@ class Fleet:
     def start(self, name: str, *peers: str, **keys: object) -> Work:
         host = self.hosts.setdefault(name, StubbornHost(self.folder / name))
         addresses = {f"host-{n}": f"127.0.0.{10 + n}" for n in range(1, 5)}
-        listen = {"address": addresses[name], "port": 17131, "members": addresses}
-        named = [{"name": peer, "address": f"127.0.0.{10 + int(peer[-1])}:17131"} for peer in peers]
+        listen = {"address": addresses[name], "port": PORT, "members": addresses}
+        named = [
+            {"name": peer, "address": f"127.0.0.{10 + int(peer[-1])}:{PORT}"} for peer in peers
+        ]
         common = {"listen": listen, "peers": named, "token": "t" * 32, "linger_s": 0.3}
         asked = request(self.hub, host, **{**common, "patience_s": 6.0, **keys})
         status = host.put("/run/job/status.json", "{}")
@@ -372,7 +378,7 @@ def test_a_peer_serves_the_hosts_of_its_staging_and_closes_others_unread(
     heard = b""
     with (
         contextlib.suppress(ConnectionResetError, BrokenPipeError),
-        socket.create_connection(("127.0.0.11", 17131), 2.0, ("127.0.0.99", 0)) as wire,
+        socket.create_connection(("127.0.0.11", PORT), 2.0, ("127.0.0.99", 0)) as wire,
     ):
         wire.sendall(b"GET / HTTP/1.0\r\n\r\n")
         heard = wire.recv(100)
@@ -385,7 +391,7 @@ def test_a_peer_hangs_up_on_requests_that_do_not_come(
     monkeypatch.setattr(peers, "REQUEST_S", 0.2)
     fleet.start("host-1", linger_s=1.0)
     fleet.wait_complete("host-1")
-    with socket.create_connection(("127.0.0.11", 17131), 2.0, ("127.0.0.12", 0)) as wire:
+    with socket.create_connection(("127.0.0.11", PORT), 2.0, ("127.0.0.12", 0)) as wire:
         wire.sendall(b"GET /slow")
         begun = time.monotonic()
         with contextlib.suppress(ConnectionResetError):
@@ -398,7 +404,7 @@ def test_a_peer_that_is_crowded_from_a_members_address_still_serves_that_member(
 ) -> None:
     fleet.start("host-1", linger_s=3.0)
     fleet.wait_complete("host-1")
-    place, own = ("127.0.0.11", 17131), ("127.0.0.12", 0)
+    place, own = ("127.0.0.11", PORT), ("127.0.0.12", 0)
     with contextlib.ExitStack() as crowd:
         for _ in range(2 * peers.PER_ADDRESS):
             crowd.enter_context(socket.create_connection(place, 2.0, own))

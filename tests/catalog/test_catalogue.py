@@ -117,12 +117,14 @@ def test_release_takes_the_flags_of_every_checkpoint(engine: EngineName, version
 
 
 @pytest.mark.parametrize(("engine", "version"), RELEASES)
-def test_release_has_one_image_per_accelerator(engine: str, version: str) -> None:
+def test_release_has_one_image_per_accelerator_and_network(engine: str, version: str) -> None:
     names = [
-        name for image in CATALOG.release(engine, version).images for name in image.accelerators
+        (name, image.network)
+        for image in CATALOG.release(engine, version).images
+        for name in image.accelerators
     ]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(CATALOG.ids("accelerators"))
+    assert {name for name, _ in names} <= set(CATALOG.ids("accelerators"))
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -133,9 +135,17 @@ def test_stack_has_a_verified_image(name: str) -> None:
         if CATALOG.accelerator(host.accelerator).vendor == "cpu":
             assert (plan.runtime, plan.engine.image) == ("native", "")
             continue
-        (image,) = [i for i in release.images if host.accelerator in i.accelerators]
-        assert image.reference == plan.engine.image
+        (image,) = [i for i in release.images if i.reference == plan.engine.image]
+        assert host.accelerator in image.accelerators
         assert image.verified
+
+
+@pytest.mark.parametrize("engine", CATALOG.engines)
+def test_an_accelerator_has_one_image_of_a_release_for_each_network(engine: str) -> None:
+    for version in CATALOG.releases(engine):
+        images = CATALOG.release(engine, version).images
+        seen = [(each.network, name) for each in images for name in each.accelerators]
+        assert len(seen) == len(set(seen))
 
 
 def test_a_recipe_is_chosen_by_what_one_line_of_it_says() -> None:
@@ -181,8 +191,25 @@ def test_recipe_gives_every_decision_a_reason_and_a_source(name: str) -> None:
         assert len(decision.source) > 5
 
 
+# A shipped stack on devices that none of them has.
+ON_OTHER_DEVICES = (
+    ("h200-sglang-tp8", "accelerator=b300"),
+    ("gb200-nvfp4-tp4", "accelerator=b200", "roles.unified.tensor_parallel=8"),
+    (
+        "gb200-2p1d",
+        "accelerator=b300",
+        "roles.prefill.data_parallel=8",
+        "roles.decode.data_parallel=8",
+    ),
+)
+
+
 def test_every_recipe_serves_a_stack_and_every_shipped_stack_has_one() -> None:
-    used: set[str | None] = set()
+    used: set[str | None] = {
+        settings.recipe
+        for name, *sets in ON_OTHER_DEVICES
+        for settings in compile_file(name, catalog=CATALOG, sets=tuple(sets)).resolved.roles
+    }
     for name in STACKS:
         recipes = {
             settings.recipe for settings in compile_file(name, catalog=CATALOG).resolved.roles
@@ -195,8 +222,8 @@ def test_every_recipe_serves_a_stack_and_every_shipped_stack_has_one() -> None:
 def test_no_combination_matches_two_recipes_equally_well() -> None:
     models = [n for n in CATALOG.ids("checkpoints") if CATALOG.checkpoint(n).kind == "model"]
     sizes, spread = (1, 4, 8, 16), (False, True)
-    for (engine, version), accelerator, checkpoint, role, size, over in itertools.product(
-        RELEASES, CATALOG.ids("accelerators"), models, ROLES, sizes, spread
+    for (engine, version), accelerator, checkpoint, role, size, over, draft in itertools.product(
+        RELEASES, CATALOG.ids("accelerators"), models, ROLES, sizes, spread, spread
     ):
         CATALOG.recipe_for(
             Combination(
@@ -207,6 +234,7 @@ def test_no_combination_matches_two_recipes_equally_well() -> None:
                 role=role,
                 tensor_parallel=size,
                 data_parallel_over_hosts=over,
+                draft=draft,
             )
         )
 

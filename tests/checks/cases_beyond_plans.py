@@ -18,11 +18,12 @@ class StackCase:
 
 @dataclass(frozen=True)
 class ManifestCase:
-    """A manifest that a rule finds fault with, and one that it passes; `says` is in the message."""
+    """A manifest, or another `file`, that a rule finds fault with, and one that it passes; `says` is in the message."""
 
     broken: str
     right: str
     says: str
+    file: str = "pod.yaml"
 
 
 def pod(probes: str) -> str:
@@ -103,7 +104,116 @@ STACK_CASES: Mapping[str, StackCase] = {
     ),
 }
 
+_MEMORY = """\
+      volumeMounts: [{name: shm, mountPath: /dev/shm}]
+  volumes: [{name: shm, emptyDir: {medium: Memory}}]
+"""
+
+
+def pair(size: int) -> str:
+    """A set of pods of which two start the nodes of a rank."""
+    return f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: kimi}}
+spec:
+  leaderWorkerTemplate:
+    size: {size}
+    workerTemplate:
+      spec:
+        hostIPC: true
+        containers:
+          - name: engine
+            image: vllm/vllm-openai:v0.22.1
+            command: [bash, -c]
+            args:
+              - |
+                if [ "$LWS_WORKER_INDEX" = 1 ]; then H=--headless; else H=; fi
+                if [ "$LWS_WORKER_INDEX" -lt 2 ]; then
+                vllm serve moonshotai/Kimi-K2.5 -tp 16 --nnodes 2 --node-rank $LWS_WORKER_INDEX \\
+                  --master-addr $LWS_LEADER_ADDRESS $H
+                else sleep infinity; fi
+            resources: {{limits: {{nvidia.com/gpu: 8}}}}
+"""
+
+
+def led(policy: str) -> str:
+    """A leader that is asked over HTTP whether it is ready, with a worker."""
+    container = """\
+          - name: engine
+            image: vllm/vllm-openai:v0.22.1
+            args: [moonshotai/Kimi-K2.5, -tp, "8", -pp, "2", --nnodes, "2", --node-rank, $(LWS_WORKER_INDEX),
+                   --master-addr, $(LWS_LEADER_ADDRESS), {}]
+            resources: {{limits: {{nvidia.com/gpu: 8}}}}
+"""
+    return f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: kimi}}
+spec:
+  startupPolicy: {policy}
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        hostIPC: true
+        containers:
+{container.format('--port, "8000"')}            readinessProbe: {{httpGet: {{path: /health, port: 8000}}}}
+    workerTemplate:
+      spec:
+        hostIPC: true
+        containers:
+{container.format("--headless")}"""
+
+
+def nodes(options: str) -> str:
+    """Two hosts of one rank, in containers with options."""
+    run = f"docker run --gpus all --ipc=host {options} vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 -tp 16"
+    meeting = "--nnodes 2 --master-addr 10.0.0.1 --node-rank"
+    return f"{run} {meeting} 0\n{run} {meeting} 1 --headless\n"
+
+
 MANIFEST_CASES: Mapping[str, ManifestCase] = {
+    "container-network": ManifestCase(
+        broken=nodes("-p 8000:8000 -p 29501:29501"),
+        right=nodes("--network host"),
+        says="unified-1/0 runs in docker's own bridge network",
+        file="serve.sh",
+    ),
+    "group-releases": ManifestCase(
+        broken=nodes("--network host").replace("v0.22.1", "v0.21.0", 1),
+        right=nodes("--network host"),
+        says="run different releases: 0.21.0, 0.22.1",
+        file="serve.sh",
+    ),
+    "pod-names": ManifestCase(
+        broken=pair(2).replace("hostIPC: true", "hostNetwork: true\n        hostIPC: true"),
+        right=pair(2).replace(
+            "hostIPC: true",
+            "hostNetwork: true\n        dnsPolicy: ClusterFirstWithHostNet\n        hostIPC: true",
+        ),
+        says="has hostNetwork and no dnsPolicy",
+    ),
+    "pods-in-turn": ManifestCase(
+        broken=led("LeaderReady"),
+        right=led("LeaderCreated"),
+        says="LeaderReady creates them when it is ready",
+    ),
+    "shared-memory": ManifestCase(
+        broken=pod(""),
+        right=pod(_MEMORY),
+        says="its container's /dev/shm holds 64 MiB",
+    ),
+    "devices-unused": ManifestCase(
+        broken=pod("").replace('--tensor-parallel-size, "8"', '--tensor-parallel-size, "4"'),
+        right=pod(""),
+        says="asks for 8 devices and uses 4",
+    ),
+    "hosts-unused": ManifestCase(
+        broken=pair(3),
+        right=pair(2),
+        says="kimi asks for 3 hosts, and engines start on 2",
+    ),
     "pod-per-rank": ManifestCase(
         broken=ranks("deepep_low_latency"),
         right=ranks("allgather_reducescatter"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.catalog.advisories import advisories
 from infra.checks.advisories import no_known_holes
 from infra.checks.judge import judge_stack
 from infra.checks.view import Surroundings, view_plan
@@ -98,9 +99,17 @@ def test_code_of_a_model_that_is_switched_off_runs_all_the_same() -> None:
 
 def test_the_release_that_mends_all_of_them_is_named() -> None:
     text = told(plan_of("h200-sglang-tp8"))
-    assert "Take sglang after 0.5.18." in text
+    assert "Take sglang 0.5.19 or later." in text
     assert "Take vllm 0.22.0 or later." in told(plan_of("mi325x-tp4", KEY))
-    assert "Take" not in told(plan_of("h200-2n-tp16"))
+    unmended = told(plan_of("h200-2n-tp16"))
+    assert "Take" not in unmended
+    assert "No fixed release is known for CVE-2024-11041." in unmended
+
+
+def test_the_next_published_release_mends_what_an_advisory_ends_with() -> None:
+    hole = next(each for each in advisories("sglang") if each.id == "CVE-2026-111392")
+    assert hole.mended(["0.5.16", "0.5.23", "0.5.30"]) == "0.5.23"
+    assert hole.mended(["0.5.16"]) is None
 
 
 def test_a_release_that_was_never_read_is_judged_by_its_number() -> None:

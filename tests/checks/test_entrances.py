@@ -73,12 +73,44 @@ def test_names_and_both_kinds_of_addresses_are_judged(address: str) -> None:
     assert len(found("h200-tp8", address)) == 1
 
 
-def test_a_router_that_guards_every_path_is_sound() -> None:
+def test_a_router_that_guards_every_path_is_sound_where_its_engines_do_or_are_closed() -> None:
     plan = moved(compile_file("sglang-pd-nixl", catalog=CATALOG).plan, PUBLIC)
-    router = plan.processes[-1]
-    guarded = replace(router, argv=(*router.argv, "--api-key", "$KEY"))
-    plan = replace(plan, processes=(*plan.processes[:-1], guarded))
-    assert list(public_entrances(view_plan(plan, CATALOG))) == []
+
+    def keyed(*kinds: str) -> Plan:
+        return replace(
+            plan,
+            processes=tuple(
+                replace(p, argv=(*p.argv, "--api-key", "$KEY")) if p.kind in kinds else p
+                for p in plan.processes
+            ),
+        )
+
+    def let_in(plan: Plan) -> list[str | None]:
+        return [finding.process for finding in public_entrances(view_plan(plan, CATALOG))]
+
+    serving = [p.id for p in plan.processes if p.kind == "engine" and p.endpoint is not None]
+    assert let_in(keyed()) == ["router/0"]
+    assert let_in(keyed("router")) == serving[:1]
+    assert let_in(keyed("router", "engine")) == []
+    closed = replace(keyed("router"), firewall=Firewall(clients=("10.0.0.0/8",), monitors=()))
+    assert let_in(closed) == []
+    assert list(open_entrances(view_plan(keyed("router"), CATALOG))) == []
+    assert let_in(moved(keyed("router"), "192.0.2.7")) == []
+
+
+def test_without_a_router_every_engine_that_serves_is_an_entrance() -> None:
+    """Of a plan from elsewhere: two engines that serve, the first of them on its own host alone."""
+    plan = compile_file("vllm-shared-replicas", catalog=CATALOG).plan
+    first, *others = [p for p in plan.processes if p.kind == "engine" and p.endpoint is not None]
+    processes = tuple(p for p in plan.processes if p.kind != "router")
+    alone = replace(moved(plan, "127.0.0.1"), processes=processes)
+    assert list(public_entrances(view_plan(alone, CATALOG))) == []
+    apart = replace(alone.hosts[0], name="other", address=PUBLIC)
+    there = tuple(replace(p, host="other") if p == others[0] else p for p in processes)
+    (finding,) = public_entrances(
+        view_plan(replace(alone, hosts=(*alone.hosts, apart), processes=there), CATALOG)
+    )
+    assert finding.process == others[0].id != first.id
 
 
 def test_an_edge_before_the_router_asks_for_the_key() -> None:
@@ -92,7 +124,13 @@ def test_an_edge_before_the_router_asks_for_the_key() -> None:
 
 @pytest.mark.parametrize(
     ("clients", "is_judged"),
-    [((), False), (("10.0.0.0/8",), False), (("10.0.0.0/8", "0.0.0.0/0"), True), (("::/0",), True)],
+    [
+        ((), False),
+        (("10.0.0.0/8",), False),
+        (("10.0.0.0/8", "0.0.0.0/0"), True),
+        (("::/0",), True),
+        (("0.0.0.0/1", "128.0.0.0/1"), True),
+    ],
 )
 def test_hosts_that_are_closed_let_in_whom_the_stack_names(
     clients: tuple[str, ...], *, is_judged: bool

@@ -11,7 +11,7 @@ from infra.checks.rules import RULES
 from infra.plan.foreign.assumed import Told
 from tests.plan.foreign.importing import CATALOG, judged
 
-KIMI = "docker run --net=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 \\\n"
+KIMI = "docker run --net=host --ipc=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 \\\n"
 ON_H200 = Told(accelerator="h200")
 
 
@@ -47,7 +47,7 @@ def test_a_finding_is_at_the_line_of_its_flag(
 
 
 def test_a_finding_about_a_variable_is_at_its_line(tmp_path: Path) -> None:
-    text = "docker run -e A=1 \\\n -e VLLM_USE_V7=1 vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 -tp 8"
+    text = "docker run --ipc=host -e A=1 \\\n -e VLLM_USE_V7=1 vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 -tp 8"
     problems = judged(tmp_path, text, told=ON_H200).problems
     assert [(p.rule, p.line, p.field) for p in problems] == [("unread-variable", 2, "VLLM_USE_V7")]
 
@@ -111,7 +111,9 @@ def test_what_was_not_judged_is_said(tmp_path: Path) -> None:
     assert all(row.rules for row in judgement.not_judged)
 
 
-BETWEEN = "docker run --net=host vllm/vllm-openai:v0.22.0 moonshotai/Kimi-K2.5 -tp 8 \\\n"
+BETWEEN = (
+    "docker run --net=host --ipc=host vllm/vllm-openai:v0.22.0 moonshotai/Kimi-K2.5 -tp 8 \\\n"
+)
 
 
 def test_between_two_releases_what_both_refuse_is_refused(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_rule_about_what_a_stack_says(rule: str) -> None:
 def test_a_rule_about_what_a_manifest_says(rule: str, tmp_path: Path) -> None:
     case = MANIFEST_CASES[rule]
     broken, right = (
-        judged_recipe(tmp_path, text, "pod.yaml").problems for text in (case.broken, case.right)
+        judged_recipe(tmp_path, text, case.file).problems for text in (case.broken, case.right)
     )
     assert [p.rule for p in broken if case.says in p.what] == [rule]
     assert rule not in {problem.rule for problem in right}

@@ -54,6 +54,45 @@ def test_a_file_that_nobody_may_read_is_not_opened(tmp_path: Path) -> None:
     assert found("secret-file", "h200-tp8", f"secrets.api_key.file={file}") == []
 
 
+KEY = "a" * 40
+EDGE = ("edge.name=haproxy", "edge.keys.file={}/clients.keys")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"alice {KEY}\n", ""),
+        (f"# all\n\nalice {KEY}\nbob short-one\n", "Line 4 of the clients' keys has a key of 9"),
+        (f"\n\nalice {KEY} more\n", "Line 3 of the clients' keys is of 3 words"),
+        (f"\n\x0b\nalice {KEY}\nalice {'b' * 40}\n", "Line 4 of the clients' keys has the name"),
+        ("# nobody\n", "no line with a client's key"),
+        ("\n\n \n", "is empty"),
+        ("alice \udcff\n", "is no UTF-8 text"),
+    ],
+)
+def test_clients_keys_are_read_and_none_is_shown(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "clients.keys"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    file.chmod(0o600)
+    problems = found("secret-file", "h200-tp8", *(each.format(tmp_path) for each in EDGE))
+    assert [said in p.what and p.field == "edge.keys.file" for p in problems] == (
+        [True] if said else []
+    )
+    told = " ".join(f"{p.what} {p.fix}" for p in problems)
+    assert not [word for word in (KEY, "short-one", "b" * 40) if word in told]
+
+
+def test_a_certificate_that_is_none_is_said_at_the_field_that_names_it(tmp_path: Path) -> None:
+    for name, text in (("clients.keys", f"a {KEY}\n"), ("crt", "none"), ("key", "none")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    tls = (f"edge.tls.certificate.file={tmp_path}/crt", f"edge.tls.key.file={tmp_path}/key")
+    (problem,) = found("secret-file", "h200-tp8", *(each.format(tmp_path) for each in EDGE), *tls)
+    assert problem.field == "edge.tls.certificate.file"
+    assert "It holds no certificate" in problem.what
+    assert "as PEM" in problem.fix
+
+
 def test_what_nobody_takes_is_said_of_each() -> None:
     sets = ("secrets.api_key.env=K", "secrets.edge_keys.env=E", "secrets.hf_token.env=T")
     said = [p.what for p in found("key-not-taken", "sglang-replicas", *sets)]

@@ -74,6 +74,10 @@ def test_all_files_are_written_or_none(tmp_path: Path) -> None:
         write_below(tmp_path, {"kept": "new", "made/deep/x": "new", "file/x": "new"})
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "kept"]
     assert (tmp_path / "kept").read_text() == "old"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StackError, match="Is a directory"):
+        write_below(tmp_path, {"kept": "new", "folder": "new"})
+    assert (tmp_path / "kept").read_text() == "old"
     write_below(tmp_path, {"kept": "new", "made/deep/x": "new"})
     assert (tmp_path / "made" / "deep" / "x").read_text() == "new"
     assert (tmp_path / "kept").read_text() == "new"

@@ -83,6 +83,11 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("-H", "a", "-S", "/nowhere", "tune-hosts"), "There is no ssh_config /nowhere"),
         (("-S", "/etc/hosts", "status", "--stack", "h200-tp8"), "-S says how the hosts of -H are"),
         (("status", "--stack", "h200-tp8", "-i", "key"), "ansible_ssh_private_key_file"),
+        (
+            ("check", "--stack", "h200-tp8", "-i", "hosts.yml"),
+            "An inventory is named with --inventory FILE",
+        ),
+        (("check", "--stack", "h200-tp8", "-j"), "Did you mean --json?"),
         (("-t", "5", "-H", "a", "tune-hosts"), "ConnectTimeout in an ssh_config"),
         (("-T", "5", "status", "--stack", "h200-tp8"), "--command-timeout is Fabric's"),
         (("tune-hosts", "--stack", "h200-tp8", "--identity", "key"), "--identity is for hosts"),
@@ -549,6 +554,16 @@ def test_a_plan_tells_who_is_let_in(tmp_path: Path) -> None:
     )
     unknown = fab("plan", *words, "--firewall", "prefil-0")
     assert (unknown.returncode, "Did you mean prefill-0" in unknown.stderr) == (2, True)
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        "all: {children: {unified: {hosts: {node-a7: {ansible_host: 192.0.2.9}}}}}\n"
+    )
+    own = ("--stack", "h200-tp8", "--set", "firewall=plan", "--inventory", str(inventory))
+    for name in ("node-a7", "unified-0"):
+        shown = fab("plan", *own, "--firewall", name)
+        assert shown.stdout.startswith("unified-0 (node-a7) (192.0.2.9)\n"), shown.stderr
+    unknown = fab("plan", *own, "--firewall", "node-b7")
+    assert "it has unified-0 (node-a7)" in unknown.stderr
     left = fab("plan", "--stack", "gb200-2p1d", "--firewall", "all")
     assert left.returncode == 2
     assert "gb200-2p1d leaves its hosts as open as they are" in left.stderr

@@ -43,6 +43,17 @@ OTHER_DRIVER = (
     'sed -i \'s/{{/{{"cgroup_driver": "cgroupfs", /\' /var/lib/moe-rehearsal/host.json; '
     "docker run -d --name other --network host --cgroup-parent={parent} --entrypoint /bin/sleep {image} 60"
 )
+UNLOADABLE = """
+nft flush ruleset
+mount --bind /bin/false $(command -v nft)
+systemctl restart {unit} && exit 1
+journalctl -u {unit} -o cat -n 20
+"""
+LOADABLE = """
+umount $(command -v nft)
+for i in $(seq 100); do systemctl is-active --quiet {unit} && exit 0; sleep 0.1; done
+exit 1
+"""
 # What an engine answers through the router, once that is up again; 401 to a router without the key.
 ASK = """
 for i in $(seq 100); do
@@ -149,7 +160,9 @@ def test_an_engines_container_has_what_its_vendor_asks_for(
     assert seen["CapBnd"] == seen["CapEff"] == number_of(keeps)
 
 
-def test_nothing_of_a_stack_reaches_the_metadata_service_of_a_cloud(wheel: Served) -> None:
+def test_nothing_of_a_stack_reaches_the_metadata_service_of_a_cloud(
+    wheel: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wheel.root(SERVE)  # root itself does: staging asks it for the host's role
     parent = slice_path(wheel.stack)
     wheel.root(OTHER_DRIVER.format(parent=parent, image="vllm/vllm-openai:v0.22.1"))
@@ -167,10 +180,27 @@ def test_nothing_of_a_stack_reaches_the_metadata_service_of_a_cloud(wheel: Serve
     nothing = dict.fromkeys(("router", "engine", "engine under cgroupfs"), "000")
     assert told == {**nothing, "the login": "200"}
     pid = asking["engine"]
-    wheel.root("systemctl start nftables; systemctl restart nftables")  # which flushes every table
+    wheel.root("systemctl start nftables")
+    for how in ("restart", "reload"):  # either flushes every table, and no engine ends by it
+        wheel.root(f"systemctl {how} nftables")
+        assert wheel.root(FETCH.format(pid=pid, url=f"http://{METADATA}/")).strip() == "000"
+    there = ("--stack", wheel.stack, *CHOSEN, "--inventory", wheel.inventory)
+    key = wheel.root(f"cat /etc/moe-infra/{wheel.stack}/credentials/api_key")
+    monkeypatch.setenv("A_KEY", key)
+    wheel.root("nft flush ruleset")
+    seen = run(FAB, "verify", *there)
+    assert seen.returncode == 6, seen.stderr
+    assert f"metadata:moe_infra_metadata_{wheel.stack}" in seen.stdout
+    mended = run(FAB, "up", *there)  # it serves on: engines keep their process ids
+    assert mended.returncode == 0, mended.stderr
     assert wheel.root(FETCH.format(pid=pid, url=f"http://{METADATA}/")).strip() == "000"
+    # where the table cannot be loaded, nothing starts that the service would answer
+    said = wheel.root(UNLOADABLE.format(unit=unit))
+    assert "not started: the cloud's metadata service at 169.254.169.254" in said
+    wheel.root(LOADABLE.format(unit=unit))
+    wheel.root(ASK)
     # everything else is as it was
     assert wheel.root(FETCH.format(pid=pid, url="http://127.0.0.1:443/health")).strip() == "200"
-    done = run(FAB, "down", "--stack", wheel.stack, *CHOSEN, "--inventory", wheel.inventory)
+    done = run(FAB, "down", *there)
     assert done.returncode == 0, done.stderr
     assert "moe_infra" not in wheel.root("nft list tables")  # it goes with the last process

@@ -37,8 +37,11 @@ def test_people_get_a_table_and_the_next_command() -> None:
     head, *rows = done.stdout.splitlines()
     assert head.split()[:6] == ["engine", "version", "flags", "variables", "models", "advisories"]
     assert [row.split()[1] for row in rows[:3]] == ["0.17.0", "0.22.1", "0.33.0"]
-    title, *holes = rows[4:]
+    end = rows.index("", 4)
+    title, *holes = rows[4:end]
     assert title == f"releases with advisories: {len(holes)}"
+    told = [line for line in rows[end:] if line.startswith("  CVE-2026-48746: ")]
+    assert told == ["  CVE-2026-48746: Whoever forges the Host header is let in without the key"]
     assert holes[0].startswith("  vllm 0.17.0: CVE-")
     assert "CVE-2026-48746" in holes[0]
     assert not [line for line in holes[1:] if "CVE-2026-48746" in line]

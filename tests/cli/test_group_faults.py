@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
     def ask() -> None:
         serving.sh(HOSTS[0], f"{asked} {base}/v1/completions")
 
-    why = "rank 2 runs requests and has made no token for 4 s"
+    why = "rank 2 has requests and has made no token for 4 s"
     thread = threading.Thread(target=ask, daemon=True)
     with serving.slow_loads():
         thread.start()
@@ -102,6 +103,23 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
     serving.serves_again(before["epoch"] + 1)
     serving.status_says(0)
     thread.join(30)
+
+
+def test_a_frozen_rank_that_nobody_asks_is_noticed_by_the_token_that_it_owes(serving: Site) -> None:
+    """No request comes, every port is open and the health is green: its watcher asks for one token."""
+    before = serving.record()
+    serving.set_limits(idle_s=2.0)
+    try:
+        time.sleep(3 * PATIENCE["stuck_s"])
+        assert serving.record()["epoch"] == before["epoch"]  # who gives the token is left alone
+        for pid in serving.engine_pids(HOSTS[1]):
+            serving.sh(HOSTS[1], f"kill -STOP {pid}")
+        serving.until(lambda: serving.record()["epoch"] > before["epoch"])
+        why = serving.record()["why"]
+        assert re.search(r"has (made no token|given none) for 4 s$", why), why
+    finally:
+        serving.set_limits()
+    serving.serves_again(before["epoch"])
 
 
 # Any user of a member's host: reads what all may read, and says in a member's name that its rank has ended.

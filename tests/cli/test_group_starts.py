@@ -117,7 +117,10 @@ def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_s
         waits = [f"{HOSTS[0]}: {full}", f"{HOSTS[1]}: {ended}; {full}"]
         serving.until(lambda: json.loads(serving.sh(HOSTS[0], view)).get("waits_for") == waits)
         assert not any(serving.is_running(host) for host in HOSTS)
-        assert waits[0] in serving.fab("status")[2]
+        told = serving.fab("status")[2]
+        assert waits[0] in told
+        assert "The group does not start until that is mended. Make room on the disk of" in told
+        assert "nothing to type" not in told
         for host in HOSTS:
             serving.sh(host, f"rm {folder}/full")
         row = serving.serves_again(before["epoch"])

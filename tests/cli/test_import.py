@@ -10,9 +10,7 @@ import pytest
 
 from tests.cli.commands import FAB, run
 
-GOOD = (
-    "docker run --net=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
-)
+GOOD = "docker run --net=host --ipc=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
 BAD = GOOD.replace(" 8\n", " 3\n")
 KEYS = {
     "schema_version", "stack", "ok", "format", "engine", "problems", "processes", "not_understood", "assumed",
@@ -166,3 +164,45 @@ def test_a_folder_is_linted_into_a_table(tmp_path: Path) -> None:
     table = report.read_text()
     assert "3 files: 1 clean, 0 warnings, 1 errors, 1 not read" in table
     assert "| inner/bad.sh |" in table
+
+
+TENSORRT = """\
+name: a
+model: {path: "hf:nvidia/Kimi-K2.5-NVFP4", container: "x:1", precision: fp4}
+resources: {gpu_type: b200, gpus_per_node: 8, agg_nodes: 1, agg_workers: 1}
+backend: {type: trtllm, trtllm_config: {aggregated: {tensor_parallel_size: 8}}}
+"""
+SWEPT = (
+    TENSORRT.replace("trtllm", "vllm")
+    .replace("tensor_parallel_size: 8", 'tensor-parallel-size: "{tp}"')
+    .replace("x:1", "vllm/vllm-openai:v0.22.1")
+    + "sweep: {tp: [4, 8]}\n"
+)
+
+
+def test_a_recipe_of_an_engine_that_is_not_read_has_a_row(tmp_path: Path) -> None:
+    write(tmp_path, "good.sh", GOOD)
+    write(tmp_path, "slurm.yaml", TENSORRT)
+    write(tmp_path, "serve.sh", "trtllm-serve nvidia/Kimi-K2.5-NVFP4 --tp_size 8\n")
+    write(tmp_path, "other.yaml", "services: {a: {image: x, command: llama-server -m a}}\n")
+    write(tmp_path, "values.yaml", "a: 1\n")
+    report = tmp_path / "table.md"
+    done = run(FAB, "import", str(tmp_path), "--report", str(report))
+    assert done.returncode == 0, done.stdout
+    table = report.read_text()
+    for name, line in (("slurm.yaml", 4), ("serve.sh", 1), ("other.yaml", 1)):
+        (row,) = (row for row in table.splitlines() if row.startswith(f"| {name} |"))
+        assert f"line {line}: Engine not read here: " in row
+    assert "values.yaml" not in table
+    assert "4 recipes, 3 not read" in done.stdout
+
+
+def test_one_combination_of_a_sweep_becomes_a_plan(tmp_path: Path) -> None:
+    file, plan = write(tmp_path, "slurm.yaml", SWEPT), str(tmp_path / "plan.json")
+    document = json.loads(run(FAB, "import", file, "--json").stdout)
+    assert (document["combination"], document["combinations"]) == ({"tp": "4"}, 2)
+    done = run(FAB, "import", file, "--to-plan", plan)
+    assert done.returncode == 2
+    assert "The file holds 2 deployments. Choose one: --set tp=4." in done.stderr
+    done = run(FAB, "import", file, "--set", "tp=8", "--to-plan", plan)
+    assert done.returncode == 0, done.stderr

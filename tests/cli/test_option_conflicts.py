@@ -13,7 +13,8 @@ from infra.errors import StackError
 from infra.spec.stack import RoleName
 from infra.tasks.option_conflicts import NOT_BESIDE, OF_A_STACK, judge_options
 from infra.tasks.options import Options
-from infra.tasks.table import GROUPS, ROLES
+from infra.tasks.shared_options import ROLES
+from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
 
 ENTRIES = {entry.name: entry for _, entries in GROUPS for entry in entries}

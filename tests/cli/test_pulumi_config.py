@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from infra.errors import ProblemsFound, StackError
+from infra.spec.load import PROJECT
 from infra.tasks.pulumi_config import config_path, configured, default_of
 
 NAMES = ("fsx_capacity_gib", "owner", "namespace")
@@ -16,6 +18,7 @@ NAMES = ("fsx_capacity_gib", "owner", "namespace")
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("infra.tasks.pulumi_config.PROJECT", tmp_path)
     (tmp_path / "stacks").mkdir()
+    shutil.copy(PROJECT / "Pulumi.yaml", tmp_path)
     return tmp_path
 
 
@@ -65,3 +68,15 @@ def test_a_file_that_is_no_yaml_is_told(text: str) -> None:
 
 def test_what_nobody_has_set_is_what_the_project_says() -> None:
     assert default_of("fsx_capacity_gib") == "4800"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_key_that_nothing_reads_is_refused_with_the_nearest() -> None:
+    write("config:\n  moe-infra:namespce: a\n  kubernetes:context: b\n  aws:region: us-east-2\n")
+    with pytest.raises(ProblemsFound) as caught:
+        configured("mine", NAMES)
+    assert str(caught.value) == (
+        "stacks/Pulumi.mine.yaml moe-infra:namespce: Nothing reads this key. "
+        "Did you mean namespace, key_name or interface? Set that, and take this key away: "
+        "pulumi config rm namespce --stack mine [account-fact]"
+    )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import signal
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +19,7 @@ from infra.launch.fleet import SshFleet, SystemClock, ask_all
 from infra.launch.lease import Claim, leased, this_owner
 from infra.rehearsal.lab.client import Lab
 from infra.remote.connecting import SshOptions
+from infra.spec.load import PROJECT
 from tests.cli.rack import HOSTS, STACK, Rack, end, kept_rack, until_said
 from tests.naming import in_time
 
@@ -123,8 +128,117 @@ def test_what_changes_is_shown_replaced_only_when_asked_and_taken_back_by_hash(
     unknown = rack.fab("up", "--release", "0000")
     assert unknown.returncode == 2
     assert before in unknown.stderr
-    assert rack.fab("up", "--release", before).returncode == 0
+    back = rack.fab("up", *edited, "--release", before)
+    assert back.returncode == 0, back.stderr
+    assert "Next: fab verify" in back.stderr
     assert rack.fab("diff").returncode == 0
+    proven = rack.fab("verify", *edited)
+    assert proven.returncode == 0, proven.stdout + proven.stderr
+    assert f"The hosts hold release {before}" in proven.stderr
+    assert "--max-num-seqs" in proven.stdout
+    assert " 0 wrong" in proven.stdout
+    assert "fab down" not in proven.stdout + proven.stderr
+    document = json.loads(rack.fab("verify", *edited, "--json").stdout)
+    assert document["ok"] is True
+    assert document["release"].startswith(before)
+    assert {row["name"] for row in document["file_changes"] if row["what"] == "flag"} == {
+        "--max-num-seqs"
+    }
+    spoilt = f"/etc/moe-infra/{STACK}/engine-0/environment"
+    rack.ssh(HOSTS[0], f"sudo sh -c 'echo X=1 >> {spoilt}'")
+    found = rack.fab("verify", *edited)
+    assert found.returncode == 6, found.stdout + found.stderr
+    assert found.stderr.rstrip().endswith(f"--release {before}")
+    assert "fab down" not in found.stderr
+    again = rack.fab("up", *edited)
+    assert again.returncode == 3, again.stderr
+    assert f"--release {before}` goes on with the release that is there" in again.stderr
+    mended = rack.fab("up", *edited, "--release", before)
+    assert mended.returncode == 0, mended.stderr
+    assert rack.fab("verify").returncode == 0
+
+
+def on_a_terminal(words: Sequence[str], typed: str) -> tuple[int, str]:
+    """The exit code of a command that is typed on a terminal, and all that it shows there."""
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        words, cwd=PROJECT, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+    ) as child:
+        os.close(inner)
+        os.write(outer, typed.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # the terminal of a process that has ended
+            while more := os.read(outer, 4096):
+                shown += more
+        code = child.wait(timeout=LIMIT_S)
+    os.close(outer)
+    return code, shown.decode()
+
+
+def test_on_a_terminal_whoever_stops_what_serves_is_asked_first(rack: Rack) -> None:
+    assert rack.fab("up").returncode == 0
+    before = [rack.left(host) for host in HOSTS]
+    code, shown = on_a_terminal(rack.words("down"), "no\n")
+    assert code == 3, shown
+    assert f"{STACK} goes from 2 hosts (unified-0, unified-1): " in shown
+    assert "Type yes to go on" in shown
+    assert "Nothing was changed: you did not say yes. --yes goes on without a question." in shown
+    edited = ("--set", "roles.unified.max_num_seqs=9", "--replace")
+    code, shown = on_a_terminal(rack.words("up", *edited), "\n")
+    assert code == 3, shown
+    assert "unified/0 serve a release that is replaced, and stop. Replace?" in shown
+    assert [rack.left(host) for host in HOSTS] == before
+    code, shown = on_a_terminal(rack.words("up", *edited, "--yes"), "")
+    assert code == 0, shown
+    assert "Type yes" not in shown
+    code, shown = on_a_terminal(rack.words("down"), "yes\n")
+    assert code == 0, shown
+    assert "So are the releases kept there (" in shown
+    assert rack.fab("up").returncode == 0
+    told = rack.fab("down")  # no terminal: as ever, and what goes is said first
+    assert told.returncode == 0
+    assert told.stderr.index("goes from 2 hosts") < told.stderr.index("stopping")
+    assert "Type yes" not in told.stderr
+
+
+def test_hosts_are_named_as_the_plan_and_as_the_inventory_has_them(
+    rack: Rack, tmp_path: Path
+) -> None:
+    assert rack.fab("up").returncode == 0
+    own = tmp_path / "own.yml"
+    text = rack.inventory.read_text()
+    own.write_text(text.replace("unified-0:", "gpu7a:").replace("unified-1:", "gpu7b:"))
+    renamed = Rack(own, rack.ssh_config, rack.lab)
+    shown = renamed.fab("status")
+    assert shown.returncode == 0, shown.stderr
+    head, first, second, *_ = shown.stdout.splitlines()
+    assert "unified-0 (gpu7a)" in first
+    assert "unified-1 (gpu7b)" in second
+    assert head.index("state") == first.index("active") == second.index("active")
+    named = json.loads(renamed.fab("status", "--json").stdout)["hosts"]
+    assert named == {"unified-0": "gpu7a", "unified-1": "gpu7b", "spare-0": "spare-0"}
+    spoilt = f"/etc/moe-infra/{STACK}/engine-0/environment"
+    rack.ssh(HOSTS[1], f"sudo sh -c 'echo X=1 >> {spoilt}'")
+    found = renamed.fab("verify")
+    assert found.returncode == 6, found.stderr
+    assert "unified-1 (gpu7b): is " in found.stdout
+    rack.ssh(HOSTS[1], f"sudo sed -i '$d' {spoilt}")
+    assert renamed.fab("verify").returncode == 0
+    for name in ("gpu7b", "unified-1"):
+        one = renamed.fab("status", "--limit", name)
+        assert one.returncode == 0, one.stderr
+        assert "unified-1 (gpu7b)" in one.stdout
+        assert "gpu7a" not in one.stdout
+    lines = renamed.fab("logs", "--limit", "gpu7b").stdout
+    assert "unified-1/0" in lines
+    assert "unified-0/0" not in lines
+    tuned = renamed.fab("tune-hosts", "--check", "--limit", "gpu7a", "--json")
+    assert [one["name"] for one in json.loads(tuned.stdout)["hosts"]] == ["unified-0"]
+    seen = renamed.fab("preflight", "--limit", "unified-1", "--json")
+    assert {one["host"] for one in json.loads(seen.stdout)["findings"]} == {"unified-1"}
+    unknown = renamed.fab("status", "--limit", "gpu7c")
+    assert unknown.returncode == 2
+    assert "There is no host gpu7c. Did you mean unified-1 (gpu7b)" in unknown.stderr
 
 
 @pytest.mark.parametrize("full", ["/etc/moe-infra", "/var/lib/moe-infra"])

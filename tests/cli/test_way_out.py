@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from infra.agent.group.record import RECORDS
 from infra.agent.group.rules import RUNNING, STOP, STOPPED, Limits, Member, Memory, Own, awaited
 from infra.catalog.load import Catalog
+from infra.launch.bring_up import bring_up
 from infra.launch.observation import ProcessStatus, observe, status_document, unwatched
 from infra.launch.proof.host_drift import Check, Mend
 from infra.remote.failures import SudoRefused, Unreachable
-from infra.tasks.verify import serving_way_out
+from infra.tasks.verify import other_key, serving_way_out
 from infra.tasks.way_out import next_words, not_watched, out_of_reach, told
 from tests.launch.running_deployment import Running, make_running
+from tests.launch.scripted_fleet import make_deployment
 
 STACK, GROUP = "gb200-2p1d", "decode/0"
 AGAIN = f"--stack {STACK}"
@@ -91,6 +94,39 @@ def test_a_port_that_is_held_is_asked_about(running: Running) -> None:
     reasons = waits(Own("clearing", 3, fault="port 7101, 7102 is held"), 100.0)
     (line,), _ = told_of(running, phase="stop", why=DIED, waits_for=list(reasons))
     assert "`ssh decode-1 sudo ss -Hltnp 'sport = :7101'`" in line
+
+
+@pytest.mark.parametrize("before", ["", "decode-1/2 was ended by signal 9; "])
+@pytest.mark.parametrize(
+    ("why", "todo", "look"),
+    [
+        ("No space left on device", "Make room on the disk of", "df -h"),
+        ("Disk quota exceeded", "Make room on the disk of", "df -h"),
+        ("Read-only file system", "mounted for writing again", "findmnt -T"),
+        ("Input/output error", "Mend the disk of", "findmnt -T"),
+        ("the disk does not answer", "Mend the disk of", "findmnt -T"),
+    ],
+)
+def test_a_disk_that_takes_no_record_is_to_be_mended_before_anything_starts(
+    running: Running, before: str, why: str, todo: str, look: str
+) -> None:
+    fault = f"{before}{RECORDS} cannot be written: {why}"
+    reasons = waits(Own("clearing", 3, fault=fault), 100.0)
+    (line,), after = told_of(running, phase="stop", why=DIED, waits_for=list(reasons), pause_s=4.0)
+    assert f"it waits for decode-1: {fault}. The group does not start until" in line
+    assert todo in line
+    assert f"`ssh decode-1 {look} /var/lib/moe-infra/groups`" in line
+    assert line.endswith("Then it starts again by itself.")
+    assert "nothing to type" not in line
+    assert after == f"fab status {AGAIN} --watch"
+
+
+def test_a_full_disk_is_told_beside_a_host_that_is_silent(running: Running) -> None:
+    full = "decode-1: /var/lib/moe-infra/groups cannot be written: No space left on device"
+    (line,), _ = told_of(running, phase="stop", why=DIED, waits_for=["decode-0 is silent", full])
+    assert "decode-0 is silent" in line
+    assert "Make room on the disk of /var/lib/moe-infra/groups on decode-1" in line
+    assert "nothing to type" not in line
 
 
 @pytest.mark.parametrize("before", ["", "decode-1/2 was ended by signal 9; "])
@@ -219,6 +255,18 @@ def test_ranks_that_run_and_give_no_answer_are_restarted_when_their_evidence_is_
     assert serving_way_out([*found, failing("router/0")], groups, AGAIN) == words
 
 
+def test_engines_with_another_key_than_the_stack_s_get_the_stack_s() -> None:
+    """Every answer is a 401 then, and `fab status` shows nothing wrong."""
+
+    def differs(file: str) -> Check:
+        return Check(process="decode-0", check=f"file:{file}", ok=False, detail="", is_drift=True)
+
+    refused = [failing("decode-1/2"), differs("/etc/moe-infra/mine/credentials/api_key")]
+    words = f"fab diff {AGAIN}, then fab up {AGAIN} --replace"
+    assert other_key(refused, "mine", AGAIN) == words
+    assert other_key([failing("decode-1/2"), differs("/etc/other")], "mine", AGAIN) == ""
+
+
 @pytest.mark.parametrize("others", [[], [failing("decode-1/2", "restart")]])
 @pytest.mark.parametrize("ended", ["router/0", "prefill-0/1"])
 def test_what_has_ended_or_answers_wrongly_is_told_by_status(
@@ -289,4 +337,25 @@ def test_a_router_whose_start_systemd_has_wait_says_so(running: Running, *, watc
     assert told(rows_of(running), AGAIN)[0] == (
         f"router/0: On {host} systemd starts something else first, then it by itself: "
         f"`ssh {host} systemctl list-jobs` says what."
+    )
+
+
+@pytest.mark.parametrize("state", ["failed", "activating"])
+def test_an_edge_whose_program_is_not_there_says_what_to_install(
+    catalog: Catalog, state: str
+) -> None:
+    edge = "edge={name: haproxy, tls: none, keys: {file: clients.keys}}"
+    deployment, fleet, _ = make_deployment(STACK, catalog, sets=(edge,))
+    bring_up(deployment, {}, tunes=False)
+    for name in ("edge/0", "router/0"):
+        fleet.unit(name).active_state, fleet.unit(name).exit_status = state, 127
+    router, edge_line = told(rows_of((deployment, fleet)), AGAIN)
+    host = deployment.endpoints.edge.host if deployment.endpoints.edge else ""
+    assert edge_line.startswith(
+        f"edge/0: haproxy is not on {host}. Install it: `sudo apt-get install haproxy` there"
+    )
+    assert f"then `fab up {AGAIN}` starts it" in edge_line
+    assert "systemctl restart" not in edge_line + router
+    assert router.startswith(
+        f"router/0: its program is not on {host}. `fab logs {AGAIN} --role router`"
     )

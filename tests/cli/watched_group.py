@@ -25,7 +25,7 @@ FACTS = "/var/lib/moe-rehearsal/host.json"
 HASTE = {"lost_s": 4.0, "max_restarts": 20, "stable_s": 1.0}
 # Longer than any of these tests looks at ranks that load.
 LOAD_S = 600.0
-PATIENCE = {"first_s": 60.0, "silent_s": 60.0, "stuck_s": 4.0}
+PATIENCE = {"first_s": 60.0, "silent_s": 60.0, "stuck_s": 4.0, "idle_s": 600.0}
 LIMIT_S = 60.0
 # As long a host may be silent before SSH believes it.
 CONNECT_S = 10.0
@@ -114,12 +114,12 @@ class Site:
 
         until_named(said, why, known_after_s)
 
-    def set_limits(self, **changes: float) -> None:
+    def set_limits(self, idle_s: float = PATIENCE["idle_s"], **changes: float) -> None:
         """Write other limits for the watchers, and have them read."""
         for host in HOSTS:
             document = json.loads(self.lab.read_file(host, CONFIG))
             document["limits"].update({**HASTE, **changes})
-            document["patience"] = PATIENCE
+            document["patience"] = {**PATIENCE, "idle_s": idle_s}
             self.lab.write_file(host, CONFIG, json.dumps(document).encode())
             self.sh(host, f"systemctl restart {WATCH}")
 

@@ -62,8 +62,8 @@ def test_counters_of_a_real_decode_rank_are_read() -> None:
     assert tokens > 0
     assert generated_tokens("vllm", text, 1) is None
     assert open_requests("vllm", text) == 0
-    running, grow = progress_metrics("vllm")
-    assert all(f"\n{name}{{" in f"\n{text}" for name in (running, *grow))
+    open_ones, grow = progress_metrics("vllm")
+    assert all(f"\n{name}{{" in f"\n{text}" for name in (*open_ones, *grow))
     assert total(text, ANSWERED) >= 2
     assert total(text, TRANSFERS) >= 1
 

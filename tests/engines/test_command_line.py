@@ -6,7 +6,13 @@ import pytest
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
-from infra.engines.command_line import as_int, compact_json, parse_flags, spell_flag
+from infra.engines.command_line import (
+    as_int,
+    compact_json,
+    flag_named,
+    parse_flags,
+    spell_flag,
+)
 
 
 @pytest.fixture
@@ -57,6 +63,13 @@ def value(words: str, name: str, flags: FlagCatalogue) -> object:
             {"a": 1, "b": {"c": 2, "d": 3}},
         ),
         ("--port 1 --port 2", "port", 2),
+        ("-t 8", "tensor-parallel-size", 8),
+        ("-dcp=2", "decode-context-parallel-size", 2),
+        ("-n2", "nnodes", 2),
+        ("-r 1", "node-rank", 1),
+        ("-qfp8", "quantization", "fp8"),
+        ("--max_model 32768", "max-model-len", 32_768),
+        ("--no-enable-expert-par", "enable-expert-parallel", False),
         ("-O3", "optimization-level", "3"),
         ("-O=1 --port 1", "optimization-level", "1"),
         ("--port 1 -O 0", "optimization-level", "0"),
@@ -196,3 +209,29 @@ def test_json_has_one_spelling() -> None:
 @pytest.mark.parametrize(("given", "number"), [(None, 7), ("3", 3), (3, 3), ("x", 7), (True, 7)])
 def test_numbers(given: object, number: int) -> None:
     assert as_int(given, 7) == number
+
+
+@pytest.mark.parametrize(
+    ("release", "written", "name", "positive"),
+    [
+        ("vllm-0.22.1", "tp", "tensor-parallel-size", True),
+        ("vllm-0.22.1", "max-model", "max-model-len", True),
+        ("vllm-0.22.1", "max_num_seqs", "max-num-seqs", True),
+        ("vllm-0.22.1", "no-enforce-eager", "enforce-eager", False),
+        ("vllm-0.22.1", "compilation.pass_config.x", "compilation-config.pass_config.x", True),
+        ("vllm-0.22.1", "max-num", "max-num", True),  # of two flags: the parser refuses it
+        ("sglang-0.5.9", "tp", "tensor-parallel-size", True),
+        ("sglang-0.5.9", "disable-radix", "disable-radix-cache", True),
+        ("sglang-0.5.9", "context", "context-length", True),
+    ],
+)
+def test_a_stacks_name_of_a_flag_is_the_parsers(
+    release: str, written: str, name: str, *, positive: bool, catalog: Catalog
+) -> None:
+    named = flag_named(written, catalog.flags(release))
+    assert (named.whole, named.positive) == (name, positive)
+
+
+def test_sglang_takes_no_underscore_for_a_dash(catalog: Catalog) -> None:
+    parsed = parse_flags(["--mem_fraction_static", "0.8"], catalog.flags("sglang-0.5.9"))
+    assert [word for word, _ in parsed.rejected] == ["--mem_fraction_static"]

@@ -39,6 +39,7 @@ def context(
     )
 
 
+PROXY = "/vllm-workspace/load_balance_proxy_server_example.py"
 PAIR = (endpoint("prefill", 1, 7100), endpoint("decode", 2, 7100), endpoint("decode", 2, 7101))
 
 
@@ -106,14 +107,14 @@ def test_urls_of_foreign_plans(url: str, address: str, port: int, catalog: Catal
 
 
 def test_the_proxys_lists_must_be_of_equal_length() -> None:
-    argv = ("python", "proxy.py", "--prefiller-hosts", "a", "b", "--prefiller-ports", "1", "--decoder-hosts", "c",
+    argv = ("python", PROXY, "--prefiller-hosts", "a", "b", "--prefiller-ports", "1", "--decoder-hosts", "c",
             "--decoder-ports", "2")  # fmt: skip
     reading = read_router(argv, None)
     assert ("--prefiller-ports", "2 prefiller hosts but 1 ports") in reading.unknown
 
 
 def test_the_proxy_refuses_unknown_words() -> None:
-    assert read_router(("python", "proxy.py", "--prot", "1"), None).unknown[0][0] == "--prot"
+    assert read_router(("python", PROXY, "--prot", "1"), None).unknown[0][0] == "--prot"
 
 
 @pytest.mark.parametrize("name", ["vllm-router", "sglang-router"])
@@ -140,3 +141,19 @@ def test_an_answer_may_last_as_long_as_its_role_lets_it(
     router = compile_file("vllm-shared-1p1d", catalog=catalog, sets=sets).plan.processes[-1]
     limit_s = int(router.argv[router.argv.index("--request-timeout-secs") + 1])
     assert limit_s == longest_answer_s(num_tokens) == 3600 + num_tokens
+
+
+@pytest.mark.parametrize("name", ["vllm-router", "sglang-router", "ascend-proxy"])
+def test_a_router_reads_what_its_parser_reads(name: RouterName, catalog: Catalog) -> None:
+    release = catalog.router(name)
+    lists = {
+        "ascend-proxy": "--prefiller-host 10.0.0.1 --prefiller-p=7100 --decoder-hosts 10.0.0.2 --decoder-port 7101",
+    }.get(name, "--prefill=http://10.0.0.1:7100 --decode http://10.0.0.2:7101")
+    argv = (*release.program, *lists.split(" "), "--por", "9000")
+    reading = read_router(
+        argv, catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+    )
+    assert reading.unknown == ()
+    assert reading.http_port == 9000
+    assert reading.flags["prefill"] == ("http://10.0.0.1:7100",)
+    assert reading.flags["decode"] == ("http://10.0.0.2:7101",)

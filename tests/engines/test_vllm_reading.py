@@ -150,3 +150,10 @@ def test_masks_of_every_vendor(read: Reader) -> None:
 
 def test_refused_words_are_kept_with_the_reason(read: Reader) -> None:
     assert read("--prot 1").unknown == (("--prot", "unrecognized arguments: --prot"),)
+
+
+def test_p2p_nccl_listens_for_each_worker(read: Reader) -> None:
+    config = '{"kv_connector":"P2pNcclConnector","kv_role":"%s","kv_port":21001}'
+    for role in ("kv_producer", "kv_consumer"):
+        binds = read("-tp 4", "--kv-transfer-config", config % role).binds
+        assert Bind(name="kv", port=21001, count=4) in binds

@@ -11,7 +11,7 @@ from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.provision.account import Demand, read_account, read_values
 from infra.provision.aws_eks import late_texts
-from infra.provision.cluster.workload import ClusterApi, Workload, judged_plan, workload_content
+from infra.provision.cluster.workload import ClusterApi, Workload, judged_pods, workload_content
 from infra.provision.eks.config import read_eks, read_eks_values
 from infra.provision.eks.pods import pod_facts, weights_volume
 from infra.provision.naming import Tags
@@ -28,7 +28,7 @@ def main() -> None:
     """Register the workload, as `provision_aws_eks` does once cluster, nodes and software are there."""
     name, catalog = pulumi.get_stack(), Catalog()
     stack = load_stack(str(Path(pulumi.get_root_directory()) / "stacks" / f"{name}.yaml"))
-    plan = judged_plan(stack, catalog)
+    plan = judged_pods(stack, catalog)
     demand = Demand(
         stack=name,
         capacity="capacity-block",

@@ -11,6 +11,7 @@ from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.fleet import Answers, Report, Request
+from infra.launch.proof.known_answer import ANSWER, PROMPT
 from infra.plan.compile import compile_file
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
@@ -109,6 +110,8 @@ class ScriptedFleet:
         self.ranks: dict[tuple[str, str], str] = {}
         self.counts_tokens = True
         self.image_ids = ["sha256:1"]
+        # Bytes that engines have compiled, by host.
+        self.compiled: dict[str, int] = {}
         self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
         # By host the key of its watcher; what a real host tells is only a mark of it.
@@ -181,6 +184,7 @@ class ScriptedFleet:
             "releases": self._releases,
             "facts": self._facts,
             "groups": self._groups,
+            "caches": self._caches,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -235,7 +239,9 @@ class ScriptedFleet:
             if unit is None:
                 rows.append({**_foreign_unit(name), **self.foreign_units.get((host, name), {})})
                 continue
-            if action == "start" and unit.not_taken:
+            if action == "renew":
+                unit.active_state, unit.started_at = "active", unit.started_at or self.clock.at
+            elif action == "start" and unit.not_taken:
                 said.append(unit.not_taken)
             elif action == "start" and unit.active_state != "active":
                 unit.active_state, unit.started_at = "active", self.clock.at
@@ -388,6 +394,16 @@ class ScriptedFleet:
         report.update(self.facts.get(host, {}))
         return report
 
+    def _caches(self, host: str, request: Mapping[str, object]) -> Report:
+        assert request["action"] == "clear"
+        running = [
+            unit.process.id
+            for (name, _), unit in self.units.items()
+            if name == host and unit.active_state == "active"
+        ]
+        assert not running, "what runs still writes there"
+        return {"removed_bytes": self.compiled.pop(host, 0)}
+
     def _read(self, host: str, request: Mapping[str, object]) -> Report:
         paths = request["paths"]
         assert isinstance(paths, list)
@@ -466,7 +482,7 @@ class ScriptedFleet:
             "choices": [
                 {"message": {"content": "The answer is 42."}}
                 if path == "v1/chat/completions"
-                else {"text": " 42"}
+                else {"text": f" {ANSWER}" if body.get("prompt") == PROMPT else " 42"}
             ],
             "usage": {"completion_tokens": 1},
         }

@@ -48,7 +48,12 @@ def on_loopback(
     hosts = tuple(
         replace(host, address=f"{net}.{place + 1}") for place, host in enumerate(scene.plan.hosts)
     )
-    plan = replace(scene.plan, hosts=hosts)
+    # the addresses are those of the loopback, and no interface that a plan names carries them
+    processes = tuple(
+        replace(one, env={n: v for n, v in one.env.items() if not n.endswith("_SOCKET_IFNAME")})
+        for one in scene.plan.processes
+    )
+    plan = replace(scene.plan, hosts=hosts, processes=processes)
     domain = imex({host.address: "READY" for host in hosts})
     scene = replace(scene, plan=plan)
     for host in hosts:

@@ -12,7 +12,7 @@ from infra.engines.serving import (
     generated_tokens,
     served_model_name,
 )
-from infra.launch.proof.questions import missing_from, picture_url, question_for
+from infra.launch.proof.questions import question_for
 from infra.launch.proof.rank import (
     Asking,
     Proof,
@@ -249,38 +249,6 @@ def chat(**message: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("capability", "answer", "lacking"),
-    [
-        ("chat", chat(content="42"), None),
-        ("chat", chat(content="", reasoning="I think"), None),
-        ("chat", chat(content=None), "the message is empty"),
-        ("chat", {"choices": []}, "the answer has no message"),
-        ("vision", chat(content="red"), None),
-        ("tools", chat(tool_calls=[{"function": {"name": "get_weather"}}]), None),
-        ("tools", chat(content="It rains."), "the message calls no tool"),
-        (
-            "tools",
-            chat(tool_calls=[{"function": {"name": "x"}}]),
-            "the message calls 'x', not get_weather",
-        ),
-        ("reasoning", chat(reasoning_content="because", content="42"), None),
-        ("reasoning", chat(content="42"), "the message has no reasoning beside its content"),
-        ("stream", f"{EVENT}\n\ndata: [DONE]\n\n", None),
-        ("stream", f"{EVENT}\n\n", "the stream ends without [DONE]"),
-        (
-            "stream",
-            'data: {"choices": []}\n\ndata: [DONE]\n\n',
-            "the stream holds no word",
-        ),
-        ("stream", "", "no event came"),
-        ("stream", chat(content="42"), "no event came"),
-    ],
-)
-def test_what_answers_must_hold(capability: str, answer: object, lacking: str | None) -> None:
-    assert missing_from(capability, answer) == lacking
-
-
-@pytest.mark.parametrize(
     ("body", "text", "num_tokens"),
     [
         ({"choices": [{"text": " 42"}], "usage": {"completion_tokens": 4}}, " 42", 4),
@@ -298,10 +266,6 @@ def test_what_answers_must_hold(capability: str, answer: object, lacking: str | 
 )
 def test_what_an_answer_says(body: object, text: str, num_tokens: int) -> None:
     assert (answer_text(body), answer_tokens(body)) == (text, num_tokens)
-
-
-def test_the_picture_is_a_png() -> None:
-    assert picture_url().startswith("data:image/png;base64,iVBORw0KGgo")
 
 
 def test_endpoints_cover_every_rank_of_every_stack(catalog: Catalog) -> None:

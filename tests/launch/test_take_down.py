@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from infra.catalog.load import Catalog
@@ -7,9 +9,10 @@ from infra.errors import HostsFailed
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.observation import observe, remembered, status_document
+from infra.launch.proof.questions import FORMS
 from infra.launch.proof.verification import verify
 from infra.launch.releases import read_releases
-from infra.launch.take_down import take_down
+from infra.launch.take_down import purge, take_down
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"
@@ -45,6 +48,19 @@ def test_router_prefill_and_decode_stop_in_this_order_and_nothing_stays(
     assert any(line.endswith("and nobody holds the 24 devices") for line in said)
     assert not any(fleet.files.values())
     assert not any(unit.active_state == "active" for unit in fleet.units.values())
+
+
+def test_what_engines_compiled_goes_when_it_is_asked_for(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, said = running
+    hosts = list(deployment.states)
+    fleet.compiled = dict.fromkeys(hosts, 2_000_000)
+    take_down(fleet, hosts, STACK, pace_of(deployment))
+    assert fleet.compiled == dict.fromkeys(hosts, 2_000_000)
+    purge(fleet, hosts, STACK, pace_of(deployment))
+    assert fleet.compiled == {}
+    assert said[-1] == f"{STACK}: 12 MB that engines had compiled removed from 6 hosts"
 
 
 def test_taken_down_twice_the_second_finds_nothing(
@@ -317,7 +333,13 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     deployment, fleet, _ = running
     checks = verify(deployment, {}, 5.0, Catalog())
     serving = [check for check in checks if not check.is_drift]
-    assert len(serving) == len(deployment.plan.capabilities) * 25
+    counts = Counter(check.check for check in serving)
+    assert counts == {
+        **dict.fromkeys(deployment.plan.capabilities, 25),
+        **dict.fromkeys(FORMS, 17),  # once for each server of decode ranks, and through the router
+        "known-answer": 16,
+    }
+    assert all(check.ok for check in serving if check.check == "known-answer")
     assert all(check.ok for check in serving if check.check == "chat")
     groups = ["tuning", "files", "images", "weights"]
     drift = [check for check in checks if check.is_drift]

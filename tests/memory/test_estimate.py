@@ -44,9 +44,9 @@ def roles(catalog: Catalog, stack: str, *sets: str) -> dict[str, RoleEstimate]:
             141.0,
             81.4,
         ),  # the guide's "about 40 GB per GPU" is wrong by 3.5 times
-        ("a3-dp4tp4", "unified", 37.9, 10.3),
-        ("a2-2n-dp4tp4", "unified", 37.9, 10.3),
-        ("a3-longctx-tp16", "unified", 34.0, 15.3),
+        ("a3-dp4tp4", "unified", 35.3, 10.5),
+        ("a2-2n-dp4tp4", "unified", 35.3, 10.2),
+        ("a3-longctx-tp16", "unified", 32.7, 14.1),
     ],
 )
 def test_devices_of_known_deployments(

@@ -26,6 +26,7 @@ from infra.plan.document import plan_document
 from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_NETWORKS, MAX_TOLD, MAX_VARIABLES, misfits
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
+from infra.render.compile_cache import cache_variables
 from infra.render.items import HostState
 from infra.spec.load import SEARCHED
 from infra.tasks.render import plan_states
@@ -68,6 +69,7 @@ def refused_fields(document: Document) -> set[str]:
 
 SHELL = "x; touch /tmp/gate-was-open"
 NEWLINE = "x\ny"
+TOKEN = "hf_" + "aB3" * 11  # made up
 ESCAPE = "x\x1b[2Jy"
 PROCESS: Path_ = ("processes", 0)
 NAME = "the key itself"
@@ -88,8 +90,9 @@ NAME = "the key itself"
         ),
         (("engine", "entrypoint"), [["-c"], [""], ["a\0b"], [NEWLINE], ["x"] * 65]),
         (("weights", "path"), ["models", "", "/models/..", "/a//b", "/./a", "/a\nb", "/a\0b", "//a"]),
-        (("secrets",), [{"A B": {"env": "A"}}, {"a": {"env": "A B"}}, {"a": {}}, {"a": {"file": NEWLINE}}]),
-        (("secrets",), [{"a": {"env": "A", "file": "b"}}, {"../x": {"env": "A"}}]),
+        (("secrets",), [{"A B": {"env": "A"}}, {"api_key": {"env": "A B"}}, {"api_key": {}}]),
+        (("secrets",), [{"api_key": {"env": "A", "file": "b"}}, {"../x": {"env": "A"}}, {"other": {"env": "A"}}]),
+        (("secrets",), [{"api_key": {"file": NEWLINE}}, {"api_key": {"env": TOKEN}}, {"hf_token": {"file": TOKEN}}]),
         (("hosts", 0, "name"), [SHELL, "../x", "a/b", "", "-x", NEWLINE, ESCAPE]),
         (("hosts", 0, "roles"), [[SHELL], ["a/b"]]),
         (("hosts", 0, "address"), [SHELL, "a b", "", "-oProxyCommand=x", "1.2.3.4\n", "::1%eth0", "a..b", "x" * 300]),
@@ -260,7 +263,8 @@ def assert_read_back(plan: Plan, states: Mapping[str, HostState], folder: Path) 
     environment = next(t for path, t in files.items() if path.endswith("engine-0/environment"))
     assert_shell_reads(launch)
     odd = dict(_odd_in(launch))
-    assert {**_plain_in(environment), **odd} == dict(first.env)
+    told = {**dict(first.env), **cache_variables(plan, first, CATALOG)}
+    assert {**_plain_in(environment), **odd} == told
     assert_systemd_reads(environment, folder)
     assert_ends_with(launch, plan)
 

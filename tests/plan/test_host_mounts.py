@@ -34,11 +34,15 @@ def test_what_gives_a_host_away_is_shown_to_nobody(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/models", "/mnt", "/data", "/opt", "/tmp", "/root/.cache", "/root/.cache/huggingface", "/home/somebody/models",
+        "/models", "/mnt", "/data", "/root/.cache", "/root/.cache/huggingface", "/home/somebody/models",
+        "/mnt/sfs_turbo/.cache", "/hf_hub_cache", "/configs", "/srv/models", "/opt/models", "/opt/hf-cache/x",
+        "/var/cache/huggingface", "/var/lib/huggingface", "/tmp/job/cache", "/home/somebody/.cache/vllm", "/root/work",
+        "/var/log/npu", "/usr/share/zoneinfo/Asia/Shanghai", "/usr/bin/hccn_tool", "/usr/local/nvidia/lib64",
+        "volume:x",
         "/etc/hccn.conf", "/etc/ascend_install.info", "/etc/localtime", "/usr/local/Ascend/driver/lib64",
         "/usr/local/dcmi", "/usr/local/bin/npu-smi", "/dev/shm", "/dev/infiniband", "/dev/dri", "/dev/davinci0",
-        "/dev/nvidia0", "/dev/nvidia-caps-imex-channels", "/sys/class/infiniband", "/sys/devices", "/run/nvidia",
-        "/proc/driver/nvidia", "/home/kubernetes/bin/nvidia", "/var/lib/lxcfs/proc/cpuinfo", "/var/log", "/rootfs",
+        "/dev/nvidia0", "/dev/nvidia-caps-imex-channels", "/sys/class/infiniband", "/run/nvidia",
+        "/proc/driver/nvidia", "/home/kubernetes/bin/nvidia", "/var/lib/lxcfs/proc/cpuinfo", "/rootfs",
         "/etcetera", "/devices",
     ],
 )  # fmt: skip
@@ -53,7 +57,13 @@ def test_what_published_deployments_mount_is_theirs_to_mount(path: str) -> None:
         "/etc/logrotate.d", "/etc/update-motd.d", "/etc/rc.local", "/etc/docker", "/etc/default", "/etc/apt/apt.conf.d",
         "/etc/fstab", "/etc/alternatives", "/usr/lib/systemd/system", "/lib/systemd/system", "/lib/udev/rules.d",
         "/usr/lib/x86_64-linux-gnu", "/usr/share", "/opt/moe-infra", "/opt/moe-infra/engines", "/sys/kernel/mm",
-        "/sys/module", "/root/.bashrc", "/home/somebody/.profile", "/root/.config/systemd/user",
+        "/sys/module", "/root/.bashrc", "/home/somebody/.profile", "/root/.config/systemd/user", "/opt", "/tmp",
+        "/var/tmp", "/sys/devices", "/var/log", "/var/log/journal", "/opt/vendor/bin", "/usr/local/cuda", "/var/mail",
+        "/usr/local/share", "/usr/local/etc", "/usr/src", "/sys/class", "/sys/bus/pci", "/dev/watchdog", "/dev/input",
+        "/dev/tty", "/dev/pts", "/dev/net/tun", "/dev/fuse", "/dev/vhost-net", "/run/lock", "/tmp/.X11-unix",
+        "/tmp/ssh-abc/agent.1", "/home/somebody/.config", "/home/somebody/.local/bin", "/root/.npmrc", "/var/www",
+        "/var/lib/postgresql", "/var/opt", "/snap/x", "/run/nvidia-x", "/var/lib/nfs", "/var/cache", "/var/cache/apt",
+        "/var/backups", "/run/log",
     ],
 )  # fmt: skip
 def test_what_may_be_read_may_not_be_written(path: str) -> None:

@@ -30,7 +30,7 @@ OF_THE_STACK = {
     "aiter-heads", "missing-image", "ascend-prefill-width", "heads-divisible", "engine-vendor",
     "checkpoint-accelerator", "draft-checkpoint", "different-images", "router-engine", "context-parallel-size",
     "flash-comm-layout", "remote-code", "decode-stages", "recipe-release",
-    "advisory",
+    "advisory", "no-recipe", "efa-userspace",
 }  # fmt: skip
 
 examples = settings(

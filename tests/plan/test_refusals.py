@@ -58,6 +58,41 @@ ROWS = [
         id="owned flag of SGLang",
     ),
     pytest.param(
+        "h200-tp8", ("roles.unified.flags.max-model=4",),
+        "owned-flag", "roles.unified.flags.max-model", "--max-model-len is derived", "max_model_len",
+        id="owned flag abbreviated",
+    ),
+    pytest.param(
+        "h200-tp8", ("roles.unified.flags.t=4",),
+        "owned-flag", "roles.unified.flags.t", "--tensor-parallel-size is derived", "tensor_parallel",
+        id="owned flag by a part of its short name",
+    ),
+    pytest.param(
+        "h200-tp8", ("roles.unified.flags.no-enable-expert-parallel=true",),
+        "owned-flag", "roles.unified.flags.no-enable-expert-parallel", "--enable-expert-parallel is", "expert_parallel",
+        id="owned flag negated",
+    ),
+    pytest.param(
+        "gb200-2p1d", ("roles.decode.flags.enable_expert=true",),
+        "owned-flag", "roles.decode.flags.enable_expert", "--enable-expert-parallel is derived", "expert_parallel",
+        id="owned flag abbreviated with underscores",
+    ),
+    pytest.param(
+        "a3-2p1d", ("roles.decode.flags.kv_transfer={kv_role: kv_both}",),
+        "owned-flag", "roles.decode.flags.kv_transfer", "--kv-transfer-config is derived", "kv_transfer",
+        id="owned flag of the Ascend plugin abbreviated",
+    ),
+    pytest.param(
+        "h200-sglang-tp8", ("roles.unified.flags.tp=4",),
+        "owned-flag", "roles.unified.flags.tp", "--tensor-parallel-size is derived", "tensor_parallel",
+        id="owned flag of SGLang abbreviated",
+    ),
+    pytest.param(
+        "h200-sglang-tp8", ("roles.unified.flags.mem-frac=0.5",),
+        "owned-flag", "roles.unified.flags.mem-frac", "--mem-fraction-static is derived", "gpu_memory_utilization",
+        id="owned fraction of SGLang abbreviated",
+    ),
+    pytest.param(
         "gb200-2p1d", ("roles.decode.flags.kv-transfer-config={kv_role: kv_both}",),
         "owned-flag", "roles.decode.flags.kv-transfer-config", "derived", "kv_transfer",
         id="what the compiler tells of a transfer",
@@ -66,6 +101,11 @@ ROWS = [
         "gb200-2p1d", ("roles.decode.env.CUDA_VISIBLE_DEVICES='0'",),
         "owned-variable", "roles.decode.env.CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES is derived", "topology",
         id="owned variable",
+    ),
+    pytest.param(
+        "gb200-2p1d", ("roles.decode.env.MY_NET='{interfce}'",),
+        "unknown-placeholder", "roles.decode.env.MY_NET", "{interfce} stands for nothing", "{interface}",
+        id="a word in braces that stands for nothing",
     ),
     pytest.param(
         "h200-tp8", ("roles.unified.tensor_parallel=6", "roles.unified.devices_idle=2"),

@@ -95,3 +95,9 @@ def test_secrets_are_references() -> None:
 def test_a_switch_that_is_off_is_spelt_for_its_release() -> None:
     sets = ("engine.version=0.33.0", "roles.unified.flags.enable-prefix-caching=false")
     assert "--disable-prefix-caching" in first("gb200-nvfp4-tp4", *sets).argv
+
+
+def test_an_abbreviated_flag_takes_the_place_of_the_recipes() -> None:
+    argv = first("h200-tp8", "roles.unified.flags.mm-encoder-tp=weights").argv
+    words = [word for word in argv if word.startswith("--mm-encoder-tp")]
+    assert words == ["--mm-encoder-tp-mode"]

@@ -17,7 +17,7 @@ from infra.provision.account import (
     read_values,
 )
 from infra.provision.cluster.config import CLUSTER_CONFIG_NAMES, read_cluster_values
-from infra.provision.config_problems import secret_problems
+from infra.provision.config_problems import secret_problems, unknown_key_problems
 from infra.provision.eks.config import EKS_CONFIG_NAMES, read_eks_values
 from infra.spec.load import PROJECT
 
@@ -75,6 +75,52 @@ def test_everything_that_is_missing_is_told_at_once_with_the_command_to_type() -
 def test_what_is_set_as_a_secret_would_be_readable() -> None:
     (problem,) = secret_problems(["moe-infra:owner"], "mine")
     assert problem.fix == "Type: pulumi config set owner VALUE --plaintext --stack mine"
+
+
+@pytest.mark.parametrize(
+    ("key", "near", "typed"),
+    [
+        ("moe-infra:zoneid", "zone_id", "zoneid"),
+        ("moe-infra:zone", "zone_id", "zone"),
+        ("moe-infra:reservation", "reservation_id", "reservation"),
+        ("moe-infra:region", "aws:region", "region"),
+        ("aws:regionn", "aws:region", "aws:regionn"),
+        ("moe_infra:zone_id", "zone_id", "moe_infra:zone_id"),
+        ("moe-infra:Zone_Id", "zone_id", "Zone_Id"),
+    ],
+)
+def test_a_key_that_nothing_reads_is_named_with_the_nearest(
+    key: str, near: str, typed: str
+) -> None:
+    (problem,) = unknown_key_problems([key, "aws:profile", *GOOD], DECLARED, "mine")
+    assert (problem.field, problem.what) == (key, "Nothing reads this key.")
+    assert problem.fix.startswith(f"Did you mean {near}")
+    assert problem.fix.endswith(f"pulumi config rm {typed} --stack mine")
+
+
+@pytest.mark.parametrize(
+    "key", ["aws:profile", "aws:allowedAccountIds", "kubernetes:context", "pulumi:tags", *GOOD]
+)
+def test_keys_that_are_read_and_those_of_providers_are_none_of_it(key: str) -> None:
+    assert unknown_key_problems([key], DECLARED, "mine") == ()
+
+
+@pytest.mark.parametrize(
+    ("region", "zone"),
+    [
+        ("us-east-2", "use2-az1"),
+        ("us-west-2", "usw2-az1"),
+        ("ap-northeast-1", "apne1-az1"),
+        ("ap-southeast-2", "apse2-az1"),
+        ("eu-central-1", "euc1-az1"),
+        ("us-gov-west-1", "usgw1-az1"),
+    ],
+)
+def test_the_zone_that_is_suggested_is_one_of_the_region(region: str, zone: str) -> None:
+    wrong = problems({**GOOD, "aws:region": region, "moe-infra:zone_id": f"{region}a"})
+    assert f"pulumi config set zone_id {zone} " in wrong["moe-infra:zone_id"]
+    missing = problems({**GOOD, "aws:region": region, "moe-infra:zone_id": ""})
+    assert f"pulumi config set zone_id {zone} " in missing["moe-infra:zone_id"]
 
 
 @pytest.mark.parametrize("read", [read_values, read_cluster_values, read_eks_values])

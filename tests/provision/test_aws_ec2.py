@@ -229,13 +229,22 @@ def test_a_pinned_image_is_taken_as_it_is(record: Record) -> None:
 
 
 def test_hosts_with_two_roles_are_one_node_group(record: Record, tmp_path: Path) -> None:
-    fields = {"platform": "aws-ec2", "accelerator": "h200"}
+    fields = {"platform": "aws-ec2", "capacity": {"kind": "on-demand"}}
     root = own_stack(
         tmp_path, str(PROJECT / "tests" / "stacks" / "vllm-shared-1p1d.yaml"), **fields
     )
     recorded = record("mine", root=root)
     assert list(recorded.of_type("LaunchTemplate")) == ["prefill-decode"]
     assert recorded.inventory["hosts"][0]["roles"] == ["prefill", "decode"]
+
+
+def test_no_machine_is_bought_for_a_stack_that_a_rule_refuses(
+    record: Record, tmp_path: Path
+) -> None:
+    root = own_stack(tmp_path, "h200-tp8", roles={"unified": {"max_model_len": 1000000}})
+    with pytest.raises(ProblemsFound) as caught:
+        record("mine", root=root)
+    assert "context-length" in {problem.rule for problem in caught.value.problems}
 
 
 def test_nothing_is_registered_when_something_is_missing(record: Record) -> None:

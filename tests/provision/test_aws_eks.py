@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infra.catalog.instance_types import read_instance_type
+from infra.catalog.load import Catalog
 from infra.rehearsal.cloud.store import Store
 from tests.provision.belongings import own_stack, their_network
 from tests.provision.kubernetes_program import put_kubectl, run_program, whole_cluster
@@ -184,9 +185,20 @@ def test_pods_fit_on_the_nodes(record: Record, tmp_path: Path) -> None:
 def test_the_workload_is_the_one_of_a_cluster_that_exists(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commands, images, devices and probes are the same; where weights lie and which nodes are chosen is not."""
+    """Commands, devices and probes are the same; where weights lie and which nodes are chosen is not.
+
+    So are images and variables where the stack says what AWS's network between hosts wants: of a cluster that somebody
+    else made nobody knows that network.
+    """
     ours = of_two_hosts(record, tmp_path)
-    fields = {"platform": "existing-kubernetes", **LUSTRE}
+    release = Catalog().release("vllm", "0.22.1")
+    image = next(each.reference for each in release.images if each.network == "efa")
+    fields = {
+        "platform": "existing-kubernetes",
+        "engine": {"name": "vllm", "version": release.version, "image": image},
+        "defaults": {"env": {"FI_PROVIDER": "efa"}},
+        **LUSTRE,
+    }
     answers = whole_cluster()
     resources = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "16", "hugepages-2Mi": "5120Mi"}
     path = "/api/v1/nodes?labelSelector=moe-infra/pool%3Daccelerators"

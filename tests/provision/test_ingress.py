@@ -127,6 +127,38 @@ def test_a_load_balancer_that_cannot_be_used_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("kind", "has_tls", "url"),
+    [
+        ("network", True, "https://theirs-"),
+        ("application", False, "http://theirs-"),
+        ("application", True, None),
+    ],
+)
+def test_an_application_load_balancer_does_not_stand_before_an_edge_that_speaks_tls(
+    record: Record, tmp_path: Path, kind: str, has_tls: bool, url: str | None
+) -> None:
+    (tmp_path / "clients.keys").write_text(f"a {'k' * 40}\n")
+    tls = {"certificate": {"env": "C"}, "key": {"env": "K"}} if has_tls else "none"
+    keys = {"file": str(tmp_path / "clients.keys")}
+    edge = {"name": "haproxy", "tls": tls, "keys": keys}
+
+    def prepare(store: Store) -> Mapping[str, str]:
+        subnets = their_network(store, zones=("use1-az1", "use1-az2"))
+        arn = their_balancer(store, subnets, loadBalancerType=kind).id
+        root = own_stack(tmp_path / "with", "h200-tp8", ingress={"existing": arn}, edge=edge)
+        (root / "stacks" / "mine.yaml").replace(tmp_path / "project" / "stacks" / "mine.yaml")
+        return {"subnet_id": subnets[0].id}
+
+    root = own_stack(tmp_path, "h200-tp8")
+    if url is None:
+        with pytest.raises(ProblemsFound, match="keys would travel in the clear"):
+            record("mine", root=root, prepare=prepare)
+    else:
+        recorded = record("mine", root=root, prepare=prepare)
+        assert recorded.inventory["router"]["url"].startswith(url)
+
+
+@pytest.mark.parametrize(
     ("arn", "said"),
     [
         ("my-balancer", "is not the ARN of a load balancer"),

@@ -57,7 +57,7 @@ def refusal(record: Record, stack: str, prepare: Prepare = lambda _: {}, **confi
         (
             {"zone_id": "use1-az2"},
             f"{RESERVATION} is in us-east-1b; zone use1-dfw2-az1 is us-east-1-dfw-2a",
-            "pulumi config set zone_id",
+            "pulumi config set zone_id use1-az2 ",
         ),
         (
             {"num_instances": 5},
@@ -131,6 +131,19 @@ def test_everything_that_is_not_there_is_told_at_once(record: Record) -> None:
 def test_a_zone_that_does_not_offer_the_machines_names_those_that_do(record: Record) -> None:
     told = refusal(record, "h200-tp8", zone_id="usw2-az1")
     assert "no zone usw2-az1 in us-east-2" in told
+    assert "pulumi config set zone_id use2-az1 " in told
+    assert "use1" not in told
+
+
+def test_a_wrong_zone_suggests_that_of_the_reservation(record: Record) -> None:
+    told = refusal(record, "gb200-2p1d", zone_id="usw2-az1")
+    assert "no zone usw2-az1 in us-east-1" in told
+    assert "pulumi config set zone_id use1-dfw2-az1 " in told
+
+
+def test_a_key_that_nothing_reads_is_refused_before_anything_is_made(record: Record) -> None:
+    told = refusal(record, "h200-tp8", zoneid="use2-az1")
+    assert "moe-infra:zoneid: Nothing reads this key. Did you mean zone_id" in told
 
 
 def test_a_region_without_the_machines_is_named(record: Record, tmp_path: Path) -> None:
@@ -167,6 +180,31 @@ def test_what_the_operator_may_not_ask_is_left_to_the_launch(record: Record) -> 
     recorded = record("gb200-2p1d", prepare=forbidden)
     assert sum("was not looked at, you may not ask" in line for line in recorded.said) == 3
     assert len(recorded.of_type("Instance")) == 6
+
+
+def test_credentials_of_another_account_are_refused_before_anything_else(record: Record) -> None:
+    said = refusal(record, "h200-tp8", account_id="210987654321", key_name="none")
+    assert "Your credentials are those of account" in said
+    assert "the stack is kept in 210987654321" in said
+    assert "key pair" not in said
+
+
+def test_the_account_that_the_stack_is_kept_in_is_taken(record: Record) -> None:
+    def theirs(store: Store) -> Mapping[str, str]:
+        return {"account_id": store.account.account_id}
+
+    assert record("h200-tp8", prepare=theirs).of_type("Instance")
+
+
+def test_a_zone_that_the_operator_may_not_ask_about_is_refused_with_what_to_allow(
+    record: Record,
+) -> None:
+    def forbidden(store: Store) -> Mapping[str, str]:
+        store.account = replace(store.account, forbidden=("getAvailabilityZone",))
+        return {}
+
+    with pytest.raises(ProblemsFound, match="ec2:DescribeAvailabilityZones"):
+        record("gb200-2p1d", prepare=forbidden)
 
 
 @pytest.mark.parametrize(

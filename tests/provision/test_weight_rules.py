@@ -44,6 +44,16 @@ def changes(
     return {problem.field: f"{problem.what} {problem.fix}" for problem in found}
 
 
+def test_a_bucket_that_the_stack_has_made_stays_the_stack_s() -> None:
+    """It is protected: the engine would refuse in the middle, with the role's right to read changed already."""
+    made = {"storage": "s3-to-nvme", "source": "s3://weights-903cc1f/", "is_made": True}
+    theirs = {"storage": "s3-to-nvme", "source": "s3://old-weights/"}
+    for bucket in ("new-weights", "weights-903cc1f"):
+        assert bucket in changes(made, "s3-to-nvme", TCP, bucket)["weights.source"]
+    assert changes(made, "s3-to-nvme", TCP) == {}
+    assert changes(theirs, "s3-to-nvme", TCP, "new-weights") == {}
+
+
 @pytest.mark.parametrize(
     ("storage", "zone", "is_refused"),
     [

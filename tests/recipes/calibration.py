@@ -18,10 +18,11 @@ HEAD = """\
 # Calibration on published deployments
 
 Written by `pytest tests/recipes/test_published.py --update-golden`; a slow test keeps it current. The deployments are
-data in `tests/recipes/published/`: what their authors published as working over two hosts or more, without anything
-but flags, values and topology. Each is written out in its own format and goes through `fab import`, so that what is
-judged is what an operator would get. None may be refused but those that their authors mended in that very place later,
-and no warning may appear that nobody has looked at.
+data in `tests/recipes/published/`: what their authors published as working over two hosts or more (of
+NVIDIA/srt-slurm-recipes the whole tree, on one host, too), without anything but flags, values and topology. Each is
+written out in its own format and goes through `fab import`, so that what is judged is what an operator would get. None
+may be refused but those that their authors mended in that very place later, and no warning may appear that nobody has
+looked at.
 
 """
 

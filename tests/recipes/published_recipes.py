@@ -63,6 +63,16 @@ def published_recipes() -> tuple[PublishedRecipe, ...]:
     )
 
 
+def recipes_not_read() -> Mapping[str, str]:
+    """Path → text of the published recipes of engines that are not read here."""
+    return {
+        row["path"]: _text(row)
+        for file in sorted(FOLDER.glob("*.yaml"))
+        if file.name != "warnings.yaml"
+        for row in read_yaml(file).get("not_read", ())
+    }
+
+
 class AcceptedWarning(BaseModel):
     """A warning on published deployments that was looked at.
 

@@ -9,17 +9,23 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.checks.rules import RULES
+from infra.errors import ProblemsFound
+from infra.plan.foreign.assumed import Told
+from infra.plan.foreign.imported_recipe import import_recipe
 from infra.spec.load import PROJECT
 from tests.recipes.calibration import Row, judge, page, uncovered
 from tests.recipes.published_recipes import (
     PublishedRecipe,
     accepted_warnings,
     published_recipes,
+    recipes_not_read,
 )
 
 PAGE = PROJECT / "docs" / "calibration.md"
 # Of each repository's deployments the ordinary tests take every so many.
 STEP = 8
+# Its whole tree is kept, on one host and on several; the others are searched for deployments over several.
+WITH_SINGLE_HOSTS = "NVIDIA/srt-slurm-recipes"
 
 
 def judged(recipes: tuple[PublishedRecipe, ...], folder: Path) -> list[Row]:
@@ -31,7 +37,8 @@ def assert_calibrated(rows: list[Row]) -> None:
     wrong = {row.recipe.source: row.errors for row in rows if row.refused != row.recipe.refused}
     assert wrong == {}
     assert uncovered(rows)[0] == {}
-    assert [row.recipe.source for row in rows if row.num_hosts < 2] == []
+    single = {row.recipe.repository for row in rows if row.num_hosts < 2}
+    assert single <= {WITH_SINGLE_HOSTS}
 
 
 def test_enough_deployments_of_enough_projects_are_kept() -> None:
@@ -77,5 +84,25 @@ def test_what_is_refused_was_mended_by_its_author() -> None:
     assert [recipe.source for recipe in refused if not (recipe.mended and recipe.branch)] == []
 
 
+def test_recipes_of_an_engine_that_is_not_read_are_told_from_those_that_start_none(
+    tmp_path: Path,
+) -> None:
+    files = recipes_not_read()
+    assert len(files) == 227
+    for path, text in files.items():
+        file = tmp_path / Path(path).name
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ProblemsFound) as raised:
+            import_recipe(file, Told(), {}, Catalog())
+        assert [problem.rule for problem in raised.value.problems] == ["engine-not-read"], path
+
+
+def test_the_tree_of_srt_slurm_recipes_is_whole() -> None:
+    kept = [r for r in published_recipes() if r.repository == WITH_SINGLE_HOSTS]
+    assert len(kept) + len(recipes_not_read()) == 511
+
+
 def test_reasons_are_of_rules_that_warn() -> None:
-    assert {RULES[each.rule].severity for each in accepted_warnings()} == {"warning"}
+    """What refuses a deployment warns of a sweep of which other combinations run."""
+    always = [each for each in accepted_warnings() if "combinations of the file" not in each.says]
+    assert {RULES[each.rule].severity for each in always} == {"warning"}

@@ -77,6 +77,34 @@ def test_a_spoilt_plan_is_refused_by_the_rules_and_by_the_simulation(
     shell.assert_nothing_left()
 
 
+ROUTER_APART = """\
+# prefill host
+VLLM_NIXL_SIDE_CHANNEL_HOST=192.0.2.1 vllm serve moonshotai/Kimi-K2.5 --port 8000 -tp 8 --max-model-len 32768 \\
+  --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}'
+# decode host
+VLLM_NIXL_SIDE_CHANNEL_HOST=192.0.2.2 vllm serve moonshotai/Kimi-K2.5 --port 8000 -tp 8 --max-model-len 32768 \\
+  --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_consumer"}'
+# router host
+vllm-router --vllm-pd-disaggregation --prefill http://192.0.2.1:8000 --decode http://192.0.2.2:8000 \\
+  --host 0.0.0.0 --port 9000
+"""
+
+
+@pytest.mark.slow  # a whole rehearsal
+def test_an_imported_plan_serves_with_a_router_of_its_own_and_a_model_of_the_hub(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file, plan = tmp_path / "pd.sh", tmp_path / "plan.json"
+    file.write_text(ROUTER_APART)
+    told = ("--engine", "vllm:0.22.1", "--accelerator", "h200")
+    assert shell.fab("import", str(file), *told, "--to-plan", str(plan)).code == 0
+    assert [host["roles"] for host in json.loads(plan.read_text())["hosts"]][2] == []
+    done = shell.fab("rehearse", "--plan", str(plan), "--json")
+    assert done.code == 0, done.err
+    assert set(done.document["served_by"]) == {"prefill", "decode"}
+    shell.assert_nothing_left()
+
+
 def test_a_plan_that_is_none_is_refused(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     for text in ("{", "[]", '{"schema_version": 1}'):

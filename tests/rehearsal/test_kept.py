@@ -41,6 +41,14 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
     assert all(process["ready"] for process in status.document["processes"])
     assert status.document["router"]["ready"] is True
 
+    environment = Path(report["inventory"]).with_name("env.sh")
+    assert f"Practise: `source {environment}`" in kept.err
+    for task in ("status", "logs", "verify", "restart", "diff", "up", "bundle", "down"):
+        assert f"`fab {task}" in kept.err
+    practised = shell.run("bash", "-c", f"source {environment} && {FAB} status --json")
+    assert practised.code == 0, practised.err
+    assert f"MOE_STACK: {file}, MOE_INVENTORY: {report['inventory']}" in practised.err
+
     verified = shell.fab("verify", *of_it, "--json")
     assert verified.code == 0, verified.err
     assert not any(check["ok"] is False for check in verified.document["checks"])
@@ -82,7 +90,12 @@ def test_the_emulated_cloud_of_a_kept_rehearsal_is_reached_with_pulumi(shell: Sh
     report = done.document
     assert [step["name"] for step in report["steps"]] == ["check", "plan", "provision", "hosts"]
     assert (report["first_token_s"], report["served_by"]) == (None, {})
-    assert "fab status" not in done.err
+    assert "type in that shell\n  start:     `fab up`\n" in done.err  # nothing runs yet
+    environment = Path(report["inventory"]).with_name("env.sh")
+    stack = f"pulumi -C {report['pulumi_dir']} stack --stack h200-tp8"
+    assert f"Cloud: `source {environment}`, then `{stack}`" in done.err
+    sourced = shell.run("bash", "-c", f"source {environment} && {stack} --show-name")
+    assert (sourced.code, sourced.out) == (0, "h200-tp8\n"), sourced.err
     shell.environment.update(report["pulumi_env"])
     preview = shell.run(
         "pulumi", "-C", report["pulumi_dir"], "preview", "--stack", "h200-tp8", "--expect-no-changes",
@@ -118,3 +131,20 @@ def test_a_failed_rehearsal_can_be_kept_to_look_at(shell: Shell, tmp_path: Path)
     assert "Repo id must be in the form" in shell.fab("logs", *of_it).out
     assert shell.fab("rehearse", "--stop", report["id"]).code == 0
     shell.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--stack", "h200-tp8", "--to-step", "plan"), 0),
+        (("--stack", "h200-tp8", "--set", "roles.unified.tensor_parallel=3"), 2),
+    ],
+)
+def test_a_rehearsal_that_is_not_kept_ends_with_how_it_would_be(
+    shell: Shell, words: tuple[str, ...], code: int
+) -> None:
+    done = shell.fab("rehearse", *words)
+    assert done.code == code, done.err
+    assert done.err.splitlines()[-1].startswith(
+        f"Next: fab rehearse {' '.join(words)} --keep   (its hosts are gone now; with --keep"
+    )

@@ -148,7 +148,7 @@ def test_a_runtime_that_refuses_is_told_with_the_fix() -> None:
     ("change", "named"),
     [
         ({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}, "containers[0].lifecycle"),
-        ({"args": ["more"]}, "containers[0].args"),
+        ({"tty": True}, "containers[0].tty"),
         ({"securityContext": {"runAsUser": 1000}}, "containers[0].securityContext.runAsUser"),
         ({"startupProbe": {"httpGet": {"port": 1}}}, "containers[0].startupProbe.httpGet"),
         (
@@ -211,6 +211,15 @@ def test_a_router_program_is_there_only_where_an_init_container_has_installed_it
 
 def test_a_command_is_resolved_as_a_kubelet_does() -> None:
     assert started({"command": ["python3", "$(A)", "$$(A)", "$(B)"]})[-3:] == ["b", "$(A)", "$(B)"]
+
+
+def test_without_a_command_the_image_keeps_its_own_entry_point() -> None:
+    words = started({"command": None, "args": ["python3", "$(A)"]})
+    assert "--entrypoint" not in words
+    assert words[-2:] == ["python3", "b"]
+    words = started({"command": ["python3"], "args": ["$(A)"]})
+    assert words[words.index("--entrypoint") + 1] == "python3"
+    assert words[-1] == "b"
 
 
 def test_a_probe_has_the_time_that_it_asks_for() -> None:

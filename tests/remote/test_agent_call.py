@@ -251,6 +251,11 @@ def test_the_report_is_cut_by_its_length() -> None:
     assert find_report(b"hello\nmoe-infra-report %d\n" % len(text) + text + b"bye") == {"items": []}
 
 
+def test_a_host_that_promises_report_after_report_is_not_read_for_ever() -> None:
+    """Each marker promises all that follows: looked at one by one they would take days."""
+    assert find_report(b"moe-infra-report 4000000\n" * 200_000) is None
+
+
 def test_every_failure_is_a_host_failure() -> None:
     for failure in (NoPython, SudoRefused, NoReport, OverTime, LostConnection, AgentFailed):
         assert issubclass(failure, HostsFailed)

@@ -364,3 +364,9 @@ def test_a_report_is_found_in_pieces_of_any_size_behind_noise(size: int) -> None
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     assert [reader.take(piece) for piece in pieces].count(True) >= 1
     assert reader.report == {"a": 1}
+
+
+def test_a_host_that_promises_report_after_report_is_not_read_for_ever() -> None:
+    reader = _ReportReader()
+    assert not reader.take(b"moe-infra-report 4000000\n" * 200_000)
+    assert reader.report == {}

@@ -16,7 +16,7 @@ from infra.plan.imported import parse_plan
 from infra.plan.ports import EPHEMERAL_FIRST, STAGING_BLOCK
 from infra.plan.process import Connect, Firewall, Plan
 from infra.render.dialing import planned_dials
-from infra.render.firewall import firewall_document, firewall_text, guarded
+from infra.render.firewall import firewall_document, firewall_items, firewall_text, guarded
 from infra.render.host_state import host_state
 from infra.render.reach import Opening, openings
 from infra.render.release_record import read_release
@@ -54,6 +54,12 @@ def test_every_planned_dial_is_let_in_and_every_bind_is_guarded(
         }
         for port in (*bound, plan_watch_port(plan), STAGING_BLOCK.first, EPHEMERAL_FIRST):
             assert any(first <= port <= last for first, last in spans), (host.name, port)
+        (item,) = firewall_items(plan, host.name)
+        own = item.details["own"]
+        assert isinstance(own, list)
+        ports = {port for first, last in own for port in range(first, last + 1)}
+        staging = range(STAGING_BLOCK.first, STAGING_BLOCK.last + 1)
+        assert ports == {*bound, plan_watch_port(plan), *staging}
         flat = [port for span in spans for port in span]
         assert flat == sorted(flat)
         assert not any(first <= 22 <= last for first, last in spans)

@@ -157,17 +157,28 @@ def test_a_library_that_no_program_starts_with_is_left_out(
     [
         ("systemd", "--cgroup-parent=moe_infra-s.slice"),
         ("cgroupfs", "--cgroup-parent=/moe_infra.slice/moe_infra-s.slice"),
-        ("", None),  # the runtime does not say
     ],
 )
 def test_a_container_joins_the_stacks_slice_whoever_rules_the_control_groups(
-    runtime: FakeRuntime, driver: str, parent: str | None
+    runtime: FakeRuntime, driver: str, parent: str
 ) -> None:
     runtime.cgroup_driver = driver
     run_container(runtime, a_process(("vllm", "serve")))
     said = [word for word in runtime.calls()[-1] if word.startswith("--cgroup-parent")]
-    assert said == ([parent] if parent else [])
+    assert said == [parent]
     assert "--stop-timeout=100" in runtime.calls()[-1]
+
+
+@pytest.mark.parametrize("driver", ["", "none"])
+def test_no_container_starts_outside_the_stacks_slice(runtime: FakeRuntime, driver: str) -> None:
+    """Nothing would keep the container from the metadata service of a cloud there."""
+    script = launch_script("s", a_process(("vllm", "serve")), a_container(), ())
+    log = str(runtime.folder / "runtime.log")
+    code, said = runtime.fail(script, {"CGROUP_DRIVER": driver, "RUNTIME_LOG": log})
+    assert code == 69
+    assert "not started: `docker info" in said
+    assert said.endswith(f"but says: {driver}\n")
+    assert "run" not in [call[0] for call in runtime.calls()]
 
 
 def test_a_left_over_container_is_removed_first(runtime: FakeRuntime) -> None:

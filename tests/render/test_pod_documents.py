@@ -16,6 +16,7 @@ from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.rehearsal.cluster.pods import resolved
 from infra.render.cluster_facts import ClusterFacts, LustreVolume, WeightsVolume
+from infra.render.compile_cache import CONTAINER_FOLDER, cache_variables
 from infra.render.pod_documents import pod_documents
 from infra.render.pod_objects import MAX_CONFIG_BYTES, PodObject
 from infra.render.reserved_ports import read_ports
@@ -91,10 +92,22 @@ def test_every_pod_runs_the_plans_rows_of_its_host(stack: str) -> None:
             argv = [resolved(word, pod.environment) for word in row["argv"]]
             assert argv == [word.replace("$(POD_IP)", pod.address) for word in process.argv]
             env = {name: resolved(value, pod.environment) for name, value in row["env"].items()}
+            planned_env = {**process.env, **cache_variables(plan, process, CATALOG)}
             assert env == {
-                name: value.replace("$(POD_IP)", pod.address) for name, value in process.env.items()
+                name: value.replace("$(POD_IP)", pod.address) for name, value in planned_env.items()
             }
             assert not set(env) & set(pod.environment)
+
+
+@pytest.mark.parametrize("stack", IN_PODS)
+def test_a_pod_keeps_what_its_engines_compile_while_it_lives(stack: str) -> None:
+    """Its containers begin anew and find it; a node holds nothing afterwards that nobody would clear."""
+    for pod in pods(stack).values():
+        places = {each["name"]: each["mountPath"] for each in pod.container["volumeMounts"]}
+        volumes = [each for each in pod.spec["volumes"] if each["name"] == "compile-cache"]
+        is_engine = pod.container["name"] == "engine"
+        assert volumes == [{"name": "compile-cache", "emptyDir": {}}] * is_engine
+        assert places.get("compile-cache") == (CONTAINER_FOLDER if is_engine else None)
 
 
 @pytest.mark.parametrize("stack", [*IN_PODS, *UNITS, *MOVED])
@@ -118,7 +131,11 @@ def test_every_pod_claims_all_devices_of_its_host_and_masks_choose_among_them(st
 def test_a_pod_has_what_engines_need_of_it(stack: str) -> None:
     for host, pod in pods(stack).items():
         assert pod.spec["enableServiceLinks"] is False
-        assert pod.container["command"][:2] == ["python3", "/etc/moe-infra/launch.py"]
+        # an image whose own entry point prepares what follows keeps it
+        is_kept = host != "router" and not plan_of(stack).engine.entrypoint
+        started = pod.container["args" if is_kept else "command"]
+        assert started[:2] == ["python3", "/etc/moe-infra/launch.py"]
+        assert not {"args", "command"} <= set(pod.container)
         assert "livenessProbe" not in pod.container  # a busy engine is silent, and lives
         if host == "router":
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import Problem, ProblemsFound
+from infra.spec.edge import EdgeTls
 from infra.spec.load import find_stack, load_stack, stack_names
 from infra.spec.nearest import nearest
 
@@ -110,6 +111,76 @@ def test_pulumis_own_files_are_no_stacks() -> None:
             "secrets.hf_token.env",
             "The value",
             "env: NAME",
+        ),
+        (
+            "edge: {name: haproxy, keys: {path: x}}",
+            "wrong-type",
+            "edge.keys",
+            "not a reference",
+            "file: PATH",
+        ),
+        (
+            "edge: {name: haproxy, keys: {file: a, env: B}}",
+            "wrong-type",
+            "edge.keys",
+            "not a reference",
+            "env: NAME",
+        ),
+        (
+            "edge: {name: haproxy, keys: [a]}",
+            "wrong-type",
+            "edge.keys",
+            "not a reference",
+            "file: PATH",
+        ),
+        (
+            "edge: {name: haproxy, tls: {certificate: {file: a}, key: {env: sk-12}}}",
+            "wrong-value",
+            "edge.tls.key.env",
+            "The value",
+            "env: NAME",
+        ),
+        (
+            "edge: {name: haproxy, tls: {certificate: {file: a}}}",
+            "missing-key",
+            "edge.tls.key",
+            "missing",
+            "key: {file: PATH}",
+        ),
+        (
+            "edge: {name: haproxy, tls: off-ish}",
+            "wrong-type",
+            "edge.tls",
+            "'off-ish' is neither none nor a map",
+            "certificate and key",
+        ),
+        (
+            "edge: {name: haproxy, port: 443}",
+            "unknown-key",
+            "edge.port",
+            "no field port",
+            "`port` stands at the top of the stack",
+        ),
+        (
+            "TLS: none",
+            "unknown-key",
+            "TLS",
+            "no field TLS",
+            "`tls` stands in `edge`",
+        ),
+        (
+            "certificate: {file: a}",
+            "unknown-key",
+            "certificate",
+            "no field certificate",
+            "stands in `edge.tls`",
+        ),
+        (
+            "PORT: 1",
+            "unknown-key",
+            "PORT",
+            "no field PORT",
+            "Did you mean port",
         ),
         (
             "secrets: {vllm_api_key: {env: K}}",
@@ -271,6 +342,38 @@ def test_maps_merge_and_lists_and_scalars_replace(tmp_path: Path) -> None:
     assert (stack.spec.accelerator, stack.spec.port) == ("b200", 8001)
     assert stack.place("defaults.flags.seed").file.endswith("mine.yaml")
     assert stack.place("defaults.flags.block-size").file.endswith("base.yaml")
+
+
+@pytest.mark.parametrize(
+    ("below", "top", "sets"),
+    [
+        ("{env: A}", "{file: key}", ()),
+        ("{file: other}", "{file: key}", ()),
+        ("{env: A}", "{env: null, file: key}", ()),
+        ("{env: A}", None, ("secrets.api_key.file={}/key",)),
+        ("{file: key}", "{env: A}", ("secrets.api_key.env=null", "secrets.api_key.file={}/key")),
+    ],
+)
+def test_a_reference_to_a_secret_replaces_another_whole(
+    below: str, top: str | None, sets: tuple[str, ...], tmp_path: Path
+) -> None:
+    edge = "edge: {{name: haproxy, keys: {0}, tls: {{certificate: {0}, key: {0}}}}}\n"
+    also = f"secrets: {{hf_token: {{env: T}}, api_key: {below}}}\n{edge.format(below)}"
+    written(tmp_path, f"extends: h200-tp8\n{also}", "base.yaml")
+    again = "" if top is None else f"secrets: {{api_key: {top}}}\n{edge.format(top)}"
+    path = written(tmp_path, f"extends: ./base.yaml\n{again}", "top.yaml")
+    spec = load_stack(str(path), tuple(each.format(tmp_path) for each in sets)).spec
+    key = {"file": str(tmp_path / "key")}
+    assert {name: each.model_dump() for name, each in spec.secrets.items()} == {
+        "hf_token": {"env": "T"},
+        "api_key": key,
+    }
+    if top is not None and not sets:
+        assert spec.edge is not None
+        assert spec.edge.keys is not None
+        assert isinstance(spec.edge.tls, EdgeTls)
+        found = (spec.edge.keys, spec.edge.tls.certificate, spec.edge.tls.key)
+        assert [each.model_dump() for each in found] == [key] * 3
 
 
 def test_null_removes_what_the_base_said(tmp_path: Path) -> None:
@@ -438,3 +541,27 @@ def test_a_path_that_says_where_it_begins_is_left_as_it_is(path: str) -> None:
     api_key = load_stack("h200-tp8", (f"secrets.api_key.file={path}",)).spec.secrets.api_key
     assert api_key is not None
     assert api_key.model_dump() == {"file": path}
+
+
+def test_a_missing_certificate_and_a_path_for_a_reference_are_one_problem_each(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("extends: h200-tp8\nedge: {name: haproxy, tls: {key: edge.key}}\n")
+    with pytest.raises(ProblemsFound) as caught:
+        load_stack(str(file))
+    told = [(p.field, p.what, p.fix, p.line) for p in caught.value.problems]
+    assert told == [
+        (
+            "edge.tls.certificate",
+            "edge.tls.certificate is missing.",
+            "Add `certificate: {file: PATH}`.",
+            2,
+        ),
+        (
+            "edge.tls.key",
+            "edge.tls.key is not a reference.",
+            "Write `{env: NAME}` or `{file: PATH}`; the value itself never stands in a stack.",
+            2,
+        ),
+    ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from infra.spec.load import PROJECT, SEARCHED
+from infra.catalog.load import Catalog
+from infra.spec.load import PROJECT, SEARCHED, stack_names
 from infra.spec.plain_yaml import parse_yaml
 from infra.spec.schema import PATH, schema_text, stack_schema
 from infra.spec.stack import StackSpec
@@ -119,3 +121,31 @@ def fields(schema: dict[str, object]) -> Iterator[tuple[str, dict[str, object]]]
     for name, part in (("", schema), *definitions.items()):
         for key, field in part["properties"].items():
             yield f"{name}.{key}", field
+
+
+OFFERED = (
+    ("checkpoint", Catalog().ids("checkpoints")),
+    ("accelerator", Catalog().ids("accelerators")),
+    ("tuning", Catalog().ids("tuning")),
+    ("extends", stack_names()),
+    ("$defs.Engine.version", Catalog().releases("vllm")),
+    ("$defs.Draft.checkpoint", Catalog().ids("checkpoints")),
+    ("$defs.Role.accelerator", Catalog().ids("accelerators")),
+    ("$defs.Tuning.profile", Catalog().ids("tuning")),
+)
+
+
+@pytest.mark.parametrize(("place", "words"), OFFERED, ids=[place for place, _ in OFFERED])
+def test_editors_are_offered_what_the_catalogue_and_the_stacks_have(
+    place: str, words: tuple[str, ...]
+) -> None:
+    schema: Any = stack_schema()
+    *owners, field = place.split(".")
+    for owner in owners:
+        schema = schema[owner]
+    offered = schema["properties"][field]["anyOf"][0]["enum"]
+    assert set(words) <= set(offered)
+
+
+def test_an_id_of_tomorrow_is_no_error_in_an_editor() -> None:
+    assert errors(WHOLE.replace("kimi-k2.5-nvfp4", "kimi-k9")) == []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infra.engines.credentials import TAKEN_SECRETS
 from infra.errors import StackError
+from infra.spec.section import Secrets
 from infra.spec.weights_source import (
+    HUB_SECRETS,
     BucketSource,
     FolderSource,
     HostSource,
@@ -104,3 +107,11 @@ def test_a_token_goes_over_plain_http_where_the_source_says_so_alone(
         return
     with pytest.raises(StackError, match=r"over plain HTTP.*\+http\+token://192\.0\.2\.9"):
         refuse_plain_token(source, secrets)
+
+
+@pytest.mark.parametrize("hub", HUB_SECRETS)
+def test_the_token_of_every_hub_can_be_declared(hub: str) -> None:
+    source = parse_weights_source(hub)
+    assert isinstance(source, HubSource)
+    assert source.secret in Secrets.model_fields
+    assert source.secret in TAKEN_SECRETS

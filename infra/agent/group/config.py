@@ -18,6 +18,8 @@ class Group(NamedTuple):
         units: process id by unit, of this host.
         ports: what its processes listen on here.
         metrics: where its engines on this host count.
+        asks: by where it counts, what asks every rank of an engine for one token: url, headers and body (None to get
+            it); no entry for one that nobody may ask so.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Group(NamedTuple):
     units: Dict[str, str]
     ports: List[int]
     metrics: List[str]
+    asks: Dict[str, List[Dict[str, Any]]]
 
 
 class Router(NamedTuple):
@@ -51,6 +54,7 @@ class Config(NamedTuple):
     Args:
         runtime: what runs the ranks: `docker`, `podman` or `native`.
         router: None where none runs.
+        key: the file with the key that engines ask for, "" without one.
         addresses: where every host of these groups dials from and is dialled, by name.
     """
 
@@ -63,6 +67,7 @@ class Config(NamedTuple):
     limits: Limits
     patience: Patience
     counters: Counters
+    key: str
     addresses: Dict[str, str]
 
     @property
@@ -90,13 +95,15 @@ def read_config(path: str) -> Config:
                 units=row["units"],
                 ports=row["ports"],
                 metrics=row["metrics"],
+                asks=row["asks"],
             )
             for row in document["groups"]
         ],
         router=_router(document["router"]),
         limits=Limits(**document["limits"]),
         patience=Patience(**document["patience"]),
-        counters=Counters(counters["running"], tuple(counters["growing"])),
+        counters=Counters(tuple(counters["open"]), tuple(counters["growing"])),
+        key=document["key"],
         addresses=document["addresses"],
     )
 

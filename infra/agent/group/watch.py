@@ -15,7 +15,7 @@ from ..host import Host
 from .channel import KeyFile, Wrong
 from .config import Config, Group, read_config
 from .part import Deed, Part
-from .progress import advance, ask, load_client
+from .progress import advance, ask, ask_token, begin_asking, hear, load_client
 from .record import is_handed_over
 from .router import RouterWatch
 from .rules import RUNNING, Order
@@ -101,6 +101,8 @@ class Watcher:
         for group in self._config.groups:
             for url in group.metrics:
                 threading.Thread(target=self._measure, args=(group.name, url), daemon=True).start()
+            for url in group.asks:
+                threading.Thread(target=self._tokens, args=(group, url), daemon=True).start()
         while True:
             self.step()  # at first the units are unknown to everybody
             self._wake.wait(TICK_S)
@@ -235,9 +237,34 @@ class Watcher:
             if is_up:
                 sample = ask(url, self._config.counters)
                 with self._guard:
-                    if part.tracks[url] is track:  # else its units were started anew meanwhile
-                        part.tracks[url] = advance(track, sample, time.monotonic())
+                    now = part.tracks[url]
+                    if now.begun == track.begun:  # else its units were started anew meanwhile
+                        part.tracks[url] = advance(now, sample, time.monotonic())
             time.sleep(METRICS_S if track.answered is not None else FIRST_METRICS_S)
+
+    def _tokens(self, group: Group, url: str) -> None:
+        """Ask one engine for a token when it was idle for long, for ever; who serves is not asked."""
+        part, patience = self._parts[group.name], self._config.patience
+        while True:
+            time.sleep(METRICS_S)
+            with self._guard:
+                now = time.monotonic()
+                if self._holds or part.own(now).state != RUNNING:
+                    continue
+                track = part.tracks[url] = begin_asking(part.tracks[url], now, patience)
+            if track.asked is None:
+                continue
+            token = ask_token(group.asks[url], self._key(), patience.stuck_s + METRICS_S)
+            with self._guard:
+                if part.tracks[url].begun == track.begun:
+                    part.tracks[url] = hear(part.tracks[url], time.monotonic(), token=token)
+
+    def _key(self) -> str:
+        """What engines ask for; without it they refuse, which tells nothing of their ranks."""
+        try:
+            return self._host.read_word(self._config.key) if self._config.key else ""
+        except OSError:
+            return ""
 
     def _is_led_elsewhere(self, group: Group) -> bool:
         return group.leader != self._config.host

@@ -24,7 +24,8 @@ SYSTEMD_S = 15.0
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 NO_NFT = "there is no program nft here: install the package nftables"
-MAX_LINE = 90
+# Of what differs: rules each way, and characters of one (a rule names each address that it lets in).
+MAX_RULES, MAX_RULE = 4, 2000
 EMPTY_SET = "\tset spared {\n\t\ttype inet_service\n\t\tflags interval\n\t}\n"
 
 
@@ -46,17 +47,17 @@ def read_firewall(host: Host, item: Item) -> Reading:
         return Reading(None, {}, "loaded", {}, locked=NO_NFT)
     if version.exit_code is None:
         raise Refused(NO_NFT)
-    live = _listed(_list(host, item.target))
+    live = listed(list_table(host, item.target))
     state = _state(host, stack, live)
     if text is None:  # only to be taken back
         return Reading(state, {item.target: state}, None, {})
-    apart = _load_apart(host, item.target, text)
-    wanted = _listed(apart)
+    apart = load_apart(host, item.target, text)
+    wanted = listed(apart)
     if wanted is None:
         why = "nft does not take the table here: {}".format(apart.last_words)
         return Reading(state, {}, "loaded", {}, locked=why)
-    shown = state if live == wanted else _difference(live, wanted)
-    return Reading(shown, {item.target: state}, "loaded", {item.target: _named(wanted)})
+    shown = state if live == wanted else difference(live, wanted)
+    return Reading(shown, {item.target: state}, "loaded", {item.target: named(wanted)})
 
 
 def write_firewall(host: Host, item: Item, _part: str, value: object) -> None:
@@ -109,31 +110,43 @@ def _state(host: Host, stack: str, live: Optional[str]) -> Optional[str]:
         is_own = (
             int(head.lstrip(b"# ")) == os.getpid()
         )  # this run has loaded it, and has it kept or not
-        return _named(live) if is_own else "{} on trial".format(_named(live))
-    return _named(live) if is_kept else "{} not kept for the next boot".format(_named(live))
+        return named(live) if is_own else "{} on trial".format(named(live))
+    return named(live) if is_kept else "{} not kept for the next boot".format(named(live))
 
 
-def _named(listing: str) -> str:
+def named(listing: str) -> str:
+    """A listing in a word."""
     return "sha256:{}".format(sha256(listing.encode("utf-8")).hexdigest()[:12])
 
 
-def _difference(live: Optional[str], wanted: str) -> str:
-    """What the loaded table lacks first, and has beside what is wanted."""
+def difference(live: Optional[str], wanted: str) -> str:
+    """The rules that the loaded table lacks, and those that it has beside what is wanted: whole ones, some of many."""
     if live is None:
         return "not loaded"
     here, there = live.splitlines(), wanted.splitlines()
     lacks = [line.strip() for line in there if there.count(line) > here.count(line)]
     beside = [line.strip() for line in here if here.count(line) > there.count(line)]
-    told = ["without `{}`".format(line[:MAX_LINE]) for line in lacks[:1]]
-    told += ["with `{}`".format(line[:MAX_LINE]) for line in beside[:1]]
+    told = [*_rules("without", lacks), *_rules("with", beside)]
     return "loaded, {}".format(", ".join(told) or "in another order")
 
 
-def _list(host: Host, table: str) -> Finished:
+def _rules(word: str, rules: List[str]) -> List[str]:
+    told = ["{} `{}`".format(word, _cut(rule)) for rule in rules[:MAX_RULES]]
+    more = len(rules) - MAX_RULES
+    return [*told, "{} {} more".format(word, more)] if more > 0 else told
+
+
+def _cut(rule: str) -> str:
+    more = len(rule) - MAX_RULE
+    return rule if more <= 0 else "{} … {} more characters".format(rule[:MAX_RULE], more)
+
+
+def list_table(host: Host, table: str) -> Finished:
+    """A table of the family inet, as it is loaded."""
     return host.run(["nft", "-s", "list", "table", "inet", table], NFT_S)
 
 
-def _listed(done: Finished) -> Optional[str]:
+def listed(done: Finished) -> Optional[str]:
     """A table as nft prints it, without the ports that are spared on this host; None when there is none."""
     if done.exit_code != 0:
         return None
@@ -149,7 +162,7 @@ def _listed(done: Finished) -> Optional[str]:
     return "\n".join(lines)
 
 
-def _load_apart(host: Host, table: str, text: str) -> Finished:
+def load_apart(host: Host, table: str, text: str) -> Finished:
     """Load the table in a network namespace of its own, and list it there."""
     with tempfile.NamedTemporaryFile(prefix="moe-infra-", suffix=".nft") as file:
         file.write(text.encode("utf-8"))
@@ -183,7 +196,7 @@ def _timer(stack: str) -> str:
 
 
 def _take_away(host: Host, table: str, stack: str) -> None:
-    if _list(host, table).exit_code == 0:
+    if list_table(host, table).exit_code == 0:
         done = host.run(["nft", "delete", "table", "inet", table], NFT_S)
         if done.exit_code != 0:
             raise Refused("nft delete table inet {}: {}".format(table, done.last_words))
@@ -199,14 +212,21 @@ def _remove(host: Host, path: str) -> None:
 
 
 def _spared_ports(host: Host, item: Item) -> List[int]:
-    """Guarded ports on which somebody else listens for other hosts already: sshd wherever it is, an IMEX daemon."""
-    guarded = item.document.get("guards")
-    spans = guarded if isinstance(guarded, list) else []
-    asked = [port for first, last in spans for port in range(int(first), int(last) + 1)]
+    """Guarded ports on which somebody else listens for other hosts already: an IMEX daemon, sshd wherever it is.
+
+    Of the plan's own ports none is but sshd's: whoever else holds one of them would leave it open to everybody.
+    """
+    asked = _ports_of(item, "guards")
+    own = set(_ports_of(item, "own"))
     rows = find_listeners({"ports": asked}, host)["listening"]
     found = [row for row in rows if not _is_loopback(str(row["address"]))]  # type: ignore[attr-defined]
     ours = _own_processes(host, item) if found else set()
-    foreign = {int(row["port"]) for row in found if not _is_ours(host, item, row["pid"], ours)}
+    foreign = {
+        int(row["port"])
+        for row in found
+        if not _is_ours(host, item, row["pid"], ours)
+        and (int(row["port"]) not in own or _is_sshd(host, row["pid"]))
+    }
     return sorted(foreign)
 
 
@@ -235,6 +255,26 @@ def _is_ours(host: Host, item: Item, pid: object, ours: Set[int]) -> bool:
     except OSError:
         return False
     return "/moe-staging-" in group or "/moe-{}-".format(item.text("stack")) in group
+
+
+def _ports_of(item: Item, key: str) -> List[int]:
+    """Every port of spans, first and last."""
+    spans = item.document.get(key)
+    listed_spans = spans if isinstance(spans, list) else []
+    return [port for first, last in listed_spans for port in range(int(first), int(last) + 1)]
+
+
+def _is_sshd(host: Host, pid: object) -> bool:
+    """Whether root's sshd listens, or systemd for it: operators are never locked out."""
+    if pid == 1:
+        return True
+    try:
+        status = host.read_bytes("/proc/{}/status".format(pid)).decode("utf-8", "replace")
+    except OSError:
+        return False
+    rows = [line.split() for line in status.splitlines()]
+    facts = {row[0]: row[1] for row in rows if len(row) > 1}
+    return facts.get("Name:") == "sshd" and facts.get("Uid:") == "0"
 
 
 def _is_loopback(address: str) -> bool:

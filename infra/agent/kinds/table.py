@@ -61,6 +61,7 @@ KINDS = {
         "files:read_file", FILE_WRITER, refusal="failed", recorded=True, survives_reboot=True
     ),
     "firewall": _lasting("kinds.firewall:read_firewall", "kinds.firewall:write_firewall"),
+    "metadata": _payload("kinds.metadata:read_table", "kinds.metadata:load_table", "blocked"),
     "unit-limits": _payload("kinds.engine_limits:read_unit_limits", refusal="blocked"),
     "preload": _payload("kinds.programs:read_preload", refusal="blocked"),
     "image": _payload("kinds.images:read_image", "kinds.images:bring_image"),

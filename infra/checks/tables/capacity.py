@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import capacity, speculation
+from infra.checks import capacity, given, speculation
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -58,5 +58,18 @@ CAPACITY_RULES: Mapping[str, Rule] = {
         source="vllm config/cache.py, engine/arg_utils.py@0.17.0; AWS instance types",
         releases=releases_of("vllm", "vllm-ascend", before="0.18.0"),
         check=capacity.swap_space_fits,
+    ),
+    "shared-memory": Rule(
+        severity="error",
+        source="NCCL user guide, troubleshooting, shared memory; ai-dynamo/dynamo#1408",
+        check=given.shared_memory_enough,
+    ),
+    "devices-unused": Rule(
+        severity="warning", source="kserve/kserve#5773", check=given.devices_used
+    ),
+    "hosts-unused": Rule(
+        severity="warning",
+        source="sbatch(1), --nodes; leaderworkerset.x-k8s.io/v1, size",
+        check=given.hosts_used,
     ),
 }

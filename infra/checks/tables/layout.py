@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.checks import (
+    address_forms,
     clouds,
+    containers,
     endpoints,
     experts,
     fabric_domains,
+    groups,
+    host_networks,
     launch_modes,
     layout,
     network,
+    router_lists,
     served_names,
+    sglang,
 )
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
@@ -31,10 +37,27 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
     "group-flags-differ": Rule(
         severity="error",
-        source=_VLLM,
-        releases=releases_of("vllm", "vllm-ascend"),
-        parts={"overlapped batches": layout.OVERLAPS},
-        check=layout.group_flags_equal,
+        source=f"{_VLLM}, v1/worker/gpu_model_runner.py; sglang managers/scheduler.py@0.5.9; vllm#44718, sglang#24378",
+        parts={
+            "overlapped batches": groups.OVERLAPS,
+            "bootstrap ports of prefill": groups.BOOTSTRAPS_APART,
+        },
+        check=groups.flags_equal,
+    ),
+    "group-flags-uneven": Rule(
+        severity="warning",
+        source=f"{_VLLM}; vllm-ascend tests/e2e/nightly/multi_node@182b75e",
+        check=groups.loose_flags_equal,
+    ),
+    "group-variables-differ": Rule(
+        severity="error",
+        source="NCCL user guide, environment variables; vllm envs.py@0.22.1; sglang srt/environ.py@0.5.23",
+        check=groups.step_variables_equal,
+    ),
+    "group-variables-uneven": Rule(
+        severity="warning",
+        source="vllm envs.py@0.22.1; sglang srt/environ.py@0.5.23",
+        check=groups.loose_variables_equal,
     ),
     "balancing-modes": Rule(
         severity="error",
@@ -54,6 +77,12 @@ LAYOUT_RULES: Mapping[str, Rule] = {
         releases=releases_of("vllm", "vllm-ascend"),
         parts={"nodes hold prefill contexts": launch_modes.NODES_HOLD_CONTEXTS},
         check=launch_modes.node_place,
+    ),
+    "nodes-meet": Rule(
+        severity="error",
+        source="sglang srt/model_executor/model_runner.py@0.5.9, srt/distributed/bootstrap.py@0.5.16, 0.5.23",
+        releases=releases_of("sglang"),
+        check=sglang.nodes_meet,
     ),
     "leader-start-rank": Rule(
         severity="error",
@@ -88,20 +117,33 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     ),
     "expert-transport": Rule(
         severity="error",
-        source="vllm distributed/device_communicators/all2all.py@0.22.1",
+        source="vllm distributed/device_communicators/all2all.py@0.22.1; sglang expert_parallelism.md",
         check=experts.all2all_backend_runs,
+    ),
+    "dispatch-buffer": Rule(
+        severity="error",
+        source="sglang srt/layers/moe/token_dispatcher@0.5.9 to 0.5.23; NVIDIA/srt-slurm#44, DeepEP#165, sglang#29942",
+        releases=releases_of("sglang"),
+        parts={"drafts count": experts.VERIFIES_WIDE},
+        check=experts.dispatch_buffers_hold,
     ),
     "overlap-transport": Rule(
         severity="error",
         source="vllm config/vllm.py@0.17.0, 0.22.1",
-        releases=layout.OVERLAPS,
+        releases=groups.OVERLAPS,
         check=experts.overlapped_batches_transport,
     ),
     "expert-balancing": Rule(
         severity="error",
-        source=_VLLM,
+        source=f"{_VLLM}, model_executor/layers/fused_moe/layer.py; vllm#30614",
         releases=releases_of("vllm", "vllm-ascend"),
         check=experts.expert_balancing_possible,
+    ),
+    "experts-even": Rule(
+        severity="error",
+        source="sglang srt/eplb/expert_location.py@0.5.9, 0.5.16, 0.5.23",
+        releases=releases_of("sglang"),
+        check=experts.sglang_experts_even,
     ),
     "device-shared": Rule(
         severity="error",
@@ -125,10 +167,45 @@ LAYOUT_RULES: Mapping[str, Rule] = {
         releases=releases_of("vllm"),
         check=fabric_domains.ranks_share_pod,
     ),
+    "efa-userspace": Rule(
+        severity="warning",
+        source="vllm-project/vllm#55635, PR #55783; aws/deep-learning-containers docker/vllm/Dockerfile@c33b4af",
+        check=host_networks.user_space_there,
+    ),
+    "efa-experts": Rule(
+        severity="error",
+        source="deepseek-ai/DeepEP#369, #759; vllm-project/vllm#27898; infra/catalog/networks/",
+        check=host_networks.experts_reach_hosts,
+    ),
+    "efa-devices-mounted": Rule(
+        severity="warning",
+        source="aws-samples/aws-do-eks PR #63 (libfabric opens every device of the folder, fi_info -61 beside mlx5)",
+        check=host_networks.plugin_alone_shows_devices,
+    ),
     "eks-local-zone": Rule(
         severity="error",
         source='AWS, EKS User Guide, "Amazon EKS and AWS Local Zones", two copies that contradict each other',
         check=clouds.nodes_in_ordinary_zone,
+    ),
+    "container-network": Rule(
+        severity="error",
+        source="docs.docker.com, Bridge network driver; NVIDIA/nccl#331",
+        check=containers.networks_reach_peers,
+    ),
+    "group-releases": Rule(
+        severity="warning",
+        source="vllm v1/engine/utils.py, v1/executor/multiproc_executor.py@0.22.1 (pickled between nodes)",
+        check=containers.one_release_per_group,
+    ),
+    "pod-names": Rule(
+        severity="warning",
+        source="kubernetes.io, DNS for Services and Pods, Pod's DNS policy; volcano-sh/volcano#778",
+        check=containers.names_resolved,
+    ),
+    "pods-in-turn": Rule(
+        severity="error",
+        source="kubernetes-sigs/lws keps/135-startup-policy; vllm entrypoints/openai/api_server.py@0.22.1",
+        check=containers.pods_started_together,
     ),
     "port-twice": Rule(
         severity="error",
@@ -140,6 +217,11 @@ LAYOUT_RULES: Mapping[str, Rule] = {
         severity="warning",
         source="NCCL RAS guide; dcgm-exporter README; CANN, HCCL_IF_BASE_PORT",
         check=network.service_ports_left,
+    ),
+    "address-form": Rule(
+        severity="error",
+        source="vllm utils/network_utils.py (get_tcp_uri)@0.22.1; vllm#18986",
+        check=address_forms.addresses_well_formed,
     ),
     "dangling-connect": Rule(severity="error", source=_VLLM, check=network.connects_answered),
     "leader-address": Rule(
@@ -160,10 +242,12 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "router-number": Rule(
         severity="error",
         source="vllm-router 0.1.17, sglang-router 0.3.2 (run; tests/cases/verdicts/)",
-        check=network.router_numbers_unsigned,
+        check=router_lists.router_numbers_unsigned,
     ),
     "router-endpoints": Rule(
-        severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
+        severity="error",
+        source="vllm-router 0.1.17 (run)",
+        check=router_lists.router_lists_endpoints,
     ),
     "loopback-endpoint": Rule(
         severity="error",

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import advisories, derived, edge, entrances, exposure, loading, patience
+from infra.checks import (
+    advisories,
+    derived,
+    edge,
+    entrances,
+    exposure,
+    loading,
+    patience,
+    secret_ways,
+)
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -51,6 +60,26 @@ OPERATION_RULES: Mapping[str, Rule] = {
         severity="error",
         source="infra/render/units.py: a unit of the host's root; infra/engines/recognition.py",
         check=exposure.host_runs_what_is_known,
+    ),
+    "host-environment": Rule(
+        severity="error",
+        source="infra/plan/host_environment.py: ld.so(8), Python, bash(1), perlrun, Node.js, CUPTI, NCCL, OpenSSL",
+        check=exposure.host_environment_is_plain,
+    ),
+    "host-remote-code": Rule(
+        severity="error",
+        source="transformers dynamic_module_utils.py; infra/render/units.py: a unit of the host's root",
+        check=exposure.host_runs_pinned_models,
+    ),
+    "secret-elsewhere": Rule(
+        severity="error",
+        source="infra/spec/secret_file.py; infra/provision/secret_values.py: what a plan names is read and sent",
+        check=secret_ways.secrets_are_the_plans,
+    ),
+    "token-endpoint": Rule(
+        severity="error",
+        source="huggingface_hub constants.py 2.4.0; modelscope 1.40.2 hub/utils/utils.py (infra/checks/secret_ways.py)",
+        check=secret_ways.tokens_stay_hidden,
     ),
     "remote-code": Rule(
         severity="warning",

@@ -11,6 +11,7 @@ from infra.checks import (
     compatibility,
     pairing,
     recipes,
+    rocm,
     settings,
     sglang,
     surroundings,
@@ -36,9 +37,15 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "quantization-method": Rule(
         severity="error",
-        source="infra/catalog/packages/; vllm config/model.py _verify_quantization@0.17.0, 0.22.1 (run)",
-        releases=releases_of("vllm", "vllm-ascend"),
+        source="infra/catalog/packages/; vllm config/model.py _verify_quantization@0.17.0, 0.22.1 (run); "
+        "sglang srt/configs/model_config.py _verify_quantization@0.5.9",
         check=settings.quantization_registered,
+    ),
+    "quantization-ignored": Rule(
+        severity="warning",
+        source="vllm model_executor/layers/quantization/modelopt.py, config/model.py@0.17.0, 0.22.1",
+        releases=releases_of("vllm"),
+        check=settings.quantization_counts,
     ),
     "attention-backend": Rule(
         severity="error",
@@ -139,7 +146,7 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "socket-interface": Rule(
         severity="error",
-        source="gloo transport/tcp/device.cc; aws-samples/aws-do-eks#51; AMD-AGI/Primus#1063",
+        source="gloo transport/tcp/device.cc; aws-samples/aws-do-eks#51; AMD-AGI/Primus#1063; NVIDIA/nccl#286",
         check=surroundings.interfaces_named,
     ),
     "library-architecture": Rule(
@@ -176,6 +183,9 @@ RELEASE_RULES: Mapping[str, Rule] = {
     "recipe-release": Rule(
         severity="warning", source="infra/catalog/recipes/", check=recipes.recipe_for_release
     ),
+    "no-recipe": Rule(
+        severity="warning", source="infra/catalog/recipes/", check=recipes.recipe_for_role
+    ),
     "router-engine": Rule(
         severity="error",
         source="vllm-router 0.1.17; sglang-router 0.3.2",
@@ -197,6 +207,24 @@ RELEASE_RULES: Mapping[str, Rule] = {
         source="SGLang cookbook, KimiK25ConfigGenerator at commit fe41c7f",
         releases=releases_of("sglang"),
         check=compatibility.draft_runs_on_accelerator,
+    ),
+    "aiter-vskip": Rule(
+        severity="warning",
+        source="AMD guide Kimi-K2.5, Crash on Startup; ROCm/aiter csrc/py_itfs_cu/asm_fmoe.cu (on but for 0)",
+        releases=releases_of("vllm"),
+        check=rocm.aiter_without_vskip,
+    ),
+    "fp8-cache-untried": Rule(
+        severity="warning",
+        source="infra/catalog/packages/; AMD guide Kimi-K2.5, FP8 KV Cache Not Supported; vllm pull request 35850",
+        releases=attention_choice.ROCM_COMPARES_NOTHING,
+        check=rocm.fp8_cache_tried,
+    ),
+    "latent-offloading": Rule(
+        severity="warning",
+        source="AMD guide Kimi-K2.5, KV Cache Offloading Not Supported; vllm v1/kv_offload/worker/cpu_gpu.py@0.17.0",
+        releases=rocm.UNTRIED_OFFLOADING,
+        check=rocm.offloading_tried,
     ),
     "aiter-heads": Rule(
         severity="error",

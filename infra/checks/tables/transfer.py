@@ -8,6 +8,7 @@ from infra.checks import (
     ascend,
     connectors,
     pairing,
+    roles,
 )
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
@@ -16,12 +17,25 @@ _ASCEND = "vllm_ascend/platform.py@0.17.0rc1, 0.18.0, 0.22.1rc1, 0.23.0"
 
 TRANSFER_RULES: Mapping[str, Rule] = {
     "roles-disagree": Rule(
-        severity="error", source="vllm nixl_connector.py@0.22.1", check=pairing.roles_agree
+        severity="error",
+        source="vllm nixl_connector.py@0.17.0, nixl/metadata.py@0.22.1; ai-dynamo/dynamo#10027, #12821",
+        parts={"the hybrid KV cache manager": roles.HASHES_MANAGER},
+        check=roles.roles_agree,
+    ),
+    "roles-uneven": Rule(
+        severity="warning",
+        source="vllm nixl/connector.py@0.22.1",
+        check=roles.layouts_told_alike,
     ),
     "pair-incomplete": Rule(
         severity="error",
         source="vllm-router 0.1.17 (run)",
         check=pairing.pair_complete,
+    ),
+    "router-switch": Rule(
+        severity="error",
+        source="vllm-router 0.1.17, sglang-router 0.3.2 (run; tests/cases/verdicts/)",
+        check=pairing.router_told_of_pairs,
     ),
     "draft-disagrees": Rule(
         severity="error",
@@ -177,6 +191,12 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         source="Mooncake v0.3.7.post2; vllm-ascend pd_disaggregation_mooncake_multi_node.md",
         releases=releases_of("vllm-ascend"),
         check=ascend.kv_ports_recommended,
+    ),
+    "one-prefill-one-decode": Rule(
+        severity="warning",
+        source="vLLM-Ascend guide Kimi-K2.5, section 5.3",
+        releases=releases_of("vllm-ascend"),
+        check=ascend.decode_has_hosts_of_its_own,
     ),
     "vision-nixl": Rule(
         severity="warning",

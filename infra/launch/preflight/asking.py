@@ -21,7 +21,7 @@ from infra.launch.preflight.gpu_checks import FABRIC_MANAGER
 from infra.launch.preflight.host_checks import CLOCK_SOURCE
 from infra.launch.preflight.nvlink_checks import IMEX_CHANNEL, IMEX_NODES
 from infra.launch.preflight.ping_checks import ping_argv
-from infra.launch.preflight.place_checks import given_sources, written_places
+from infra.launch.preflight.place_checks import SHARED_MEMORY, given_sources, written_places
 from infra.launch.preflight.port_checks import bound_ports
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
@@ -84,7 +84,7 @@ def facts_request(
         "commands": [command.as_document() for command in commands],
         "files": list(FILES),
         "globs": [*GLOBS, *given_sources(scene, host)],
-        "disks": [scene.plan.weights_path],
+        "disks": [scene.plan.weights_path, SHARED_MEMORY],
         "writable": [*written_places(scene), scene.plan.weights_path],
         "stuck": scene.depth == "full",
         "devices": _device_files(scene, host),

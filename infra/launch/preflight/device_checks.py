@@ -1,11 +1,12 @@
-"""Who has the device files of accelerators open: what a stack needs of them, and who may."""
+"""Who has the device files of accelerators open, and what lies between the devices of a host."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infra.launch.preflight.observed import Holder
-from infra.launch.preflight.scene import Scene, Trouble
+from infra.launch.preflight.scene import Scene, Trouble, drained_tuning
 
 # They keep device files open on every host that has them, and compute nothing (their own documentation).
 DEVICE_DAEMONS = (
@@ -13,6 +14,11 @@ DEVICE_DAEMONS = (
     "nvsm_core", "nvidia-ctk", "npu-exporter", "amd-smi", "rocm-smi", "npu-smi", "Xorg",
 )  # fmt: skip
 DEVICE_FILES = {"nvidia": "/dev/nvidia{index}", "ascend": "/dev/davinci{index}", "amd": "/dev/kfd"}
+
+
+ACS_ID = "pcie.acs"
+# P2P request redirect, P2P completion redirect, upstream forwarding (PCI Express Base Specification 5.0, 7.7.8.3).
+REDIRECTS = 0x001C
 
 
 def find_held_devices(scene: Scene) -> Iterator[Trouble]:
@@ -63,3 +69,28 @@ def holder_words(holder: Holder) -> str:
     """Its command and its unit."""
     unit = holder.control_group.rstrip("/").rpartition("/")[2]
     return f"{holder.command or 'no command'}; {unit}" if unit else holder.command
+
+
+def switched_hosts(scene: Scene) -> tuple[str, ...]:
+    """Hosts of several devices whose tuning profile knows how to turn access control off: bare metal with switches."""
+    item = next((i for i in scene.catalog.tuning(scene.plan.tuning).items if i.id == ACS_ID), None)
+    if item is None or item.opt_in is None:
+        return ()
+    return tuple(h for h in scene.engine_hosts if scene.plan.host(h).num_devices > 1)
+
+
+def find_access_control(scene: Scene) -> Iterator[Trouble]:
+    """Hosts with bridges whose access control redirects: transfers between devices take a detour, or hang."""
+    for name in switched_hosts(scene):
+        row = scene.hosts[name].items.get(ACS_ID, {})
+        found = [
+            int(word, 16) for word in re.findall(r"0x[0-9a-f]{4}", str(row.get("before") or ""))
+        ]
+        if any(bits & REDIRECTS for bits in found):
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=f"bridges have access control on ({row.get('before')})",
+                fix=f"Where no device is passed through to a guest, add tuning.enable: [{ACS_ID}] to the stack; "
+                f"{drained_tuning(scene)}.",
+            )

@@ -213,7 +213,7 @@ def find_unsynchronised(scene: Scene) -> Iterator[Trouble]:
 
 def find_wrong_rdma(scene: Scene) -> Iterator[Trouble]:
     """HCAs that engines are told to use and that are not there, not active, slow, or without a GID."""
-    rates: dict[str, str] = {}
+    rates: dict[str, list[str]] = {}
     for name, host in scene.hosts.items():
         ports = {port.name: port for port in read_ports(host.files)}
         for wanted in scene.rdma_devices(name):
@@ -228,9 +228,10 @@ def find_wrong_rdma(scene: Scene) -> Iterator[Trouble]:
                     fix=f"ssh {name} ibstat; write moe.rdma_devices of {name} in the inventory.",
                 )
             elif port is not None:
-                rates[name] = port.rate
+                rates.setdefault(name, []).append(port.rate)
+    shown = {name: ", ".join(sorted(set(each))) for name, each in rates.items()}
     yield from unequal(
-        rates, "See the cable and the switch port: ibstat, mlxlink -d DEVICE.", "warn"
+        shown, "See the cable and the switch port: ibstat, mlxlink -d DEVICE.", "warn"
     )
 
 

@@ -16,6 +16,10 @@ from infra.render.host_paths import UNIT_FOLDER, stack_folder
 # What `up` writes besides the weights (docs/architecture.md, "One document per host").
 RECORDS = "/var/lib/moe-infra"
 RUN_TIME = "/run/moe-infra"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - of the host
+MIB = 1 << 20
+# What NVIDIA gives one container with an engine: `--shm-size=1g` (NCCL user guide, troubleshooting, shared memory).
+SHARED_BYTES = 1 << 30
 # What to type on the host, and what to say of it.
 WAYS_OUT = {
     "EROFS": (
@@ -50,6 +54,36 @@ def find_places_that_take_nothing(scene: Scene) -> Iterator[Trouble]:
                 wanted=f"{place} can be written",
                 fix=f"{ssh_command(name, script.format(at=shlex.quote(tried.at)))}   # {note}",
             )
+
+
+def shared_memory_hosts(scene: Scene) -> tuple[str, ...]:
+    """Hosts whose engines use the host's own shared memory: natively, or as containers that share its IPC."""
+    is_native = scene.plan.runtime == "native"
+    return tuple(
+        host
+        for host in scene.engine_hosts
+        if is_native or scene.accelerator(host).container.ipc_host
+    )
+
+
+def find_full_shared_memory(scene: Scene) -> Iterator[Trouble]:
+    """Hosts whose shared memory is full: segments of processes that were killed stay, and each start adds its own."""
+    for name in shared_memory_hosts(scene):
+        disk = scene.hosts[name].disks.get(SHARED_MEMORY)
+        engines = [p for p in scene.waiting(name) if p.kind == "engine"]
+        wanted = len(engines) * SHARED_BYTES
+        if disk is None or not engines or (disk.error is None and disk.free_bytes >= wanted):
+            continue
+        free = f"{disk.free_bytes / MIB:.0f} MiB of {SHARED_MEMORY} are free"
+        # what no process has open any more; a running process of somebody else keeps its own
+        script = f"for f in {SHARED_MEMORY}/*; do sudo fuser -s $f || ls -l $f; done; df -h {SHARED_MEMORY}"
+        yield Trouble(
+            host=name,
+            severity="block" if disk.error is None else "warn",
+            observed=free if disk.error is None else f"{SHARED_MEMORY}: {disk.error}",
+            wanted=f"{wanted / MIB:.0f} MiB free: {len(engines)} engine processes share memory there",
+            fix=f"{ssh_command(name, script)}   # remove what no process has open: nccl-*, psm_*, sem.*",
+        )
 
 
 def container_hosts(scene: Scene) -> tuple[str, ...]:

@@ -174,12 +174,15 @@ def _rail_interfaces(scene: Scene, name: str) -> set[str]:
 
 
 def _rail_words(scene: Scene, host: str) -> str:
-    """A host's rails as the inventory declares them, else how many are active; "" where processes name their own."""
+    """A host's rails as the inventory declares them, else how many serve; "" where one that is named does not."""
     if declared := scene.rails(host):
         return f"rails {', '.join(declared)}"
-    if scene.rdma_devices(host):
-        return ""  # each that is named is looked at by itself
-    found = rails(read_ports(scene.hosts[host].files))
+    ports = read_ports(scene.hosts[host].files)
+    found = rails(ports)
+    if named := {_port_name(name) for name in scene.rdma_devices(host)}:
+        found = tuple(port for port in ports if port.name in named and port.is_active)
+        # `rdma-devices` says which of them is not there, and how fast they are
+        return f"{len(found)} rails" if len(found) == len(named) else ""
     return f"{len(found)} rails of {_rate(found)}" if found else "no active rail"
 
 

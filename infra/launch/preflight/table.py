@@ -80,6 +80,11 @@ CHECKS: Mapping[str, Check] = {
         find=place_checks.find_places_that_take_nothing,
         applies=everywhere,
     ),
+    "shared-memory": Check(
+        wanted="room in the host's shared memory",
+        find=place_checks.find_full_shared_memory,
+        applies=place_checks.shared_memory_hosts,
+    ),
     "container-sources": Check(
         wanted="everything that containers are given is there",
         find=place_checks.find_missing_sources,
@@ -227,6 +232,12 @@ CHECKS: Mapping[str, Check] = {
         wanted="docker answers; its cgroup driver is cgroupfs",
         find=host_checks.find_cgroup_driver,
         applies=_with_docker_gpus,
+        depth="full",
+    ),
+    "access-control": Check(
+        wanted="no PCIe bridge that sends transfers between devices through the root complex",
+        find=device_checks.find_access_control,
+        applies=device_checks.switched_hosts,
         depth="full",
     ),
     "clock-service": Check(

@@ -25,6 +25,7 @@ from infra.launch.preflight.asking import (
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.commands import asking_s
+from infra.launch.preflight.device_checks import ACS_ID
 from infra.launch.preflight.group_collectives.layout import spanning_groups
 from infra.launch.preflight.group_collectives.running import run_groups
 from infra.launch.preflight.mutual_dials import dial_each_other
@@ -292,7 +293,7 @@ def _judged_state(deployment: Deployment, host: str) -> Request:
     items = [
         item.as_document()
         for item in deployment.states[host].items
-        if item.group in ("weights", "images") or item.id == RESERVED_PORTS_ID
+        if item.group in ("weights", "images") or item.id in (RESERVED_PORTS_ID, ACS_ID)
     ]
     return {
         "operation": "state",

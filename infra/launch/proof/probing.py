@@ -108,14 +108,12 @@ def ask_reachable(
 
 
 def read_engine_ids(
-    deployment: Deployment,
-    ranks: Sequence[RankEndpoint],
-    pairs: Mapping[RankEndpoint, RankEndpoint],
+    deployment: Deployment, ranks: Sequence[RankEndpoint]
 ) -> dict[tuple[str, int], str]:
     """Engine ids that bootstrap servers know, where a decode rank must be told them."""
     if deployment.endpoints.handover != "transfer-id":
         return {}
-    servers = {r.bootstrap: r.host for rank in ranks for r in (rank, pairs[rank]) if r.bootstrap}
+    servers = {rank.bootstrap: rank.host for rank in ranks if rank.bootstrap}
     requests: dict[str, list[dict[str, object]]] = {}
     for url, host in servers.items():
         step = {"method": "GET", "url": url + BOOTSTRAP_QUERY, "timeout_s": HEALTH_S}

@@ -56,11 +56,19 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A client's request. `name` is what it proves."""
+    """A client's request.
+
+    Args:
+        name: what it proves.
+        path: of the endpoint.
+        body: as the client sends it.
+        wanted: what a right answer names, "" where any words will do.
+    """
 
     name: str
     path: str
     body: Mapping[str, object]
+    wanted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +180,16 @@ def build_question(
 ) -> Proof:
     """A client's request through one rank, as the router would send it.
 
-    One prefill rank helps to prove many decode ranks: each of those requests has an id of its own.
+    One prefill rank helps to prove many decode ranks: each of those requests has an id of its own. Each has a salt of
+    its own, too (vllm 0.22.1 and sglang 0.5.9: `cache_salt`): a decode rank that has seen the prompt fetches nothing.
     """
     asking = replace(asking, nonce=f"{asking.nonce} for {rank.group} {rank.rank}")
     if endpoints.handover == "none" or partner is None:
         step = _ask(endpoints, rank, asking, (question.path, question.body))
         return _with_counter(endpoints, rank, (rank,), [step])
     prefill, decode = (rank, partner) if rank.role == "prefill" else (partner, rank)
+    salt = {"cache_salt": f"moe-infra-{_number(asking.nonce, rank):x}"}
+    question = replace(question, body={**question.body, **salt})
     pair = _Pair(
         endpoints=endpoints,
         rank=rank,

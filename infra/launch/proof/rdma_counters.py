@@ -36,7 +36,7 @@ PACKET_COUNTERS = ("roce_tx_rc_pkt_num", "roce_rx_rc_pkt_num")
 LEAST_BYTES = 65536
 PACKET_BYTES = 4096
 TOOL_S = 30.0
-FAILED = "not known: requests failed, so no KV need have moved"
+UNPROVEN = "not known: not every rank has answered, so no KV need have moved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +110,13 @@ def check_counters(
     Args:
         deployment: the plan and its hosts.
         catalog: what accelerators are.
-        moved: by host; None where requests failed, so that no KV need have moved.
+        moved: by host; None where not every rank has answered, so that no KV need have moved.
         lines: what each running engine has logged that tells a transport, by process id.
     """
     plan, checks = deployment.plan, []
     for host, seen in moved.items():
         if seen is None:
-            checks.append(_check(host, None, FAILED))
+            checks.append(_check(host, None, UNPROVEN))
             continue
         own = [process for process in kv_processes(plan).values() if process.host == host]
         told = [

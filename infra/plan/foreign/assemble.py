@@ -14,9 +14,11 @@ from infra.plan.foreign.assumed import Facts
 from infra.plan.foreign.mounts import plan_mounts
 from infra.plan.foreign.places import (
     Draft,
+    Team,
     address_hosts,
     gather_teams,
     local_devices,
+    meeting_place,
     name_hosts,
     node_of,
     put_on_hosts,
@@ -36,13 +38,18 @@ class Assembled:
     Args:
         seats: by process id.
         incomplete: groups of which the file holds a part only.
-        knows_addresses: whether the file says where every host is.
+        told_hosts: those whose address the file says.
     """
 
     plan: Plan
     seats: Mapping[str, Seat]
     incomplete: frozenset[str]
-    knows_addresses: bool
+    told_hosts: frozenset[str]
+
+    @property
+    def knows_addresses(self) -> bool:
+        """Whether the file says where every host is."""
+        return all(host.name in self.told_hosts for host in self.plan.hosts)
 
 
 def assemble(
@@ -62,9 +69,15 @@ def assemble(
     drafts = put_on_hosts(engines, routers)
     teams = gather_teams(engines)
     names = name_hosts(drafts)
-    addresses, knows = address_hosts(drafts, names, recipe)
+    addresses, told_hosts = address_hosts(drafts, names, recipe)
     place = {id(seat): draft.key for draft in drafts for seat in draft.seats}
-    plan_hosts = tuple(_plan_host(draft, names, addresses, (facts, recipe)) for draft in drafts)
+    plan_hosts = tuple(
+        replace(
+            _plan_host(draft, names, addresses, (facts, recipe)),
+            networks=_networks(draft, catalog),
+        )
+        for draft in drafts
+    )
     ordered = [
         (seat, f"{team.role}/{index}", index)
         for role in _ROLES[:-1]
@@ -92,11 +105,25 @@ def assemble(
         f"{t.role}/{i}"
         for r in _ROLES
         for i, t in enumerate(t for t in teams if t.role == r)
-        if not t.is_whole
+        if not t.is_whole and not _is_whole_set(t, addresses, place, names)
     }
     return Assembled(
-        plan=plan, seats=found, incomplete=frozenset(incomplete), knows_addresses=knows
+        plan=plan, seats=found, incomplete=frozenset(incomplete), told_hosts=told_hosts
     )
+
+
+def _is_whole_set(
+    team: Team, addresses: Mapping[str, str], place: Mapping[int, str], names: Mapping[str, str]
+) -> bool:
+    """Whether a group is a set of pods that meet at one of their own: its controller tells others of no such place."""
+    hosts = {names[place[id(seat)]] for seat in team.seats}
+    told = {where[0] for seat in team.seats if (where := meeting_place(seat.reading)) is not None}
+    in_pods = all(
+        seat.launch.container is not None and seat.launch.container.runtime == "kubernetes"
+        for seat in team.seats
+    )
+    is_set = team.name is not None and len(hosts) > 1 and in_pods
+    return is_set and len(told) == 1 and told <= {addresses[host] for host in hosts}
 
 
 def _order(seat: Seat) -> tuple[int, int]:
@@ -122,21 +149,46 @@ def _plan_host(
     )
 
 
+def _networks(draft: Draft, catalog: Catalog) -> tuple[str, ...]:
+    """The networks that the file says a host has: its pod asks the plugin, or who starts its container names one."""
+    boxes = [box for seat in draft.seats if (box := seat.launch.container) is not None]
+    asked = {name for box in boxes for name in box.resources}
+    told = {(name, word.text) for box in boxes for name, word in box.outside.items()}
+    return tuple(
+        network.id
+        for network in catalog.networks()
+        if network.pod_resource in asked or told & network.chosen_by.items()
+    )
+
+
 def _num_devices(engines: Sequence[Seat], facts: Facts, recipe: Recipe) -> int:
     """What the file says, else the accelerator's hosts have, else what the processes ask for."""
     told = [
         c.num_devices for s in engines if (c := s.launch.container) and c.num_devices is not None
     ]
-    if told and not recipe.uses_ray:
+    is_lent = recipe.uses_ray and not _stays_on_its_host(engines, facts)
+    if told and not is_lent:
         return max(told)
     if recipe.devices_per_host is not None:
         return recipe.devices_per_host
-    if "accelerator" not in facts.unknown and not recipe.uses_ray:
+    if "accelerator" not in facts.unknown and not is_lent:
         return facts.accelerator.devices_per_host
     asked = [d + 1 for seat in engines for d in seat.reading.devices]
     return max(
         [*asked, *(local_devices(seat) for seat in engines), facts.accelerator.devices_per_host]
     )
+
+
+def _stays_on_its_host(engines: Sequence[Seat], facts: Facts) -> bool:
+    """Whether a Ray cluster lends engines nothing: vLLM on NVIDIA asks it for devices only where it is told to.
+
+    Where it is not, a world beyond the host's devices is refused (vllm config/parallel.py@0.17.0, 0.22.1, 0.33.0).
+    """
+    flags = ("distributed-executor-backend", "data-parallel-backend")
+    is_told = any(seat.reading.flags.get(name) == "ray" for seat in engines for name in flags)
+    is_known = facts.release_named is not None and bool(facts.judged_on)
+    is_vllm = facts.release.engine == "vllm" and facts.accelerator.vendor == "nvidia"
+    return is_vllm and is_known and not is_told and not any(seat.is_partly_open for seat in engines)
 
 
 def _read(seat: Seat, facts: Facts, catalog: Catalog, num_devices: int) -> Reading:

@@ -16,6 +16,7 @@ from infra.plan.foreign.engine_release import (
     Judging,
     Named,
     choose_releases,
+    is_development,
     named_release,
 )
 from infra.plan.foreign.source import Launch, Recipe, Word
@@ -60,6 +61,7 @@ class Facts:
         accelerator: that of every host; a stand-in where `unknown` has it.
         checkpoint: None where the catalogue has none of that name.
         image: the container image, empty without one.
+        image_left_out: what the file names in its place, and no container runtime takes.
         unknown: what was not settled, so that rules about it cannot be judged.
     """
 
@@ -69,9 +71,15 @@ class Facts:
     accelerator: Accelerator
     checkpoint: Checkpoint | None
     image: str
+    image_left_out: str
     image_line: int | None
     assumptions: tuple[Assumption, ...]
     unknown: frozenset[Unknown]
+
+    @property
+    def is_between_releases(self) -> bool:
+        """Whether the file names a development build, which its number does not describe."""
+        return self.release_named is not None and is_development(self.release_named)
 
 
 def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Facts:
@@ -95,7 +103,8 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     release = judging.reader
     value = f"{release.engine} {release.version}"
     notes.append(Assumption(what="engine", value=value, why=judging.note, line=version.line))
-    if version.version is None or not judging.releases:
+    is_between = version.version is not None and is_development(version.version)
+    if version.version is None or is_between or not judging.releases:
         unknown.add("release")
     named = _accelerator_named(recipe, told, catalog, images, file_name)
     if named is None:
@@ -120,23 +129,24 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
         None,
     )
     image = image or next((word for word in recipe.hints if "==" not in word.text), None)
+    is_other = image is not None and not image.open_names and _is_other(image.text)
     return Facts(
         release=release,
         judged_on=judging.releases,
         release_named=version.version,
         accelerator=accelerator,
         checkpoint=checkpoint,
-        image=_reference(image) if image and not image.open_names else "",
+        image=image.text if image and not image.open_names and not is_other else "",
+        image_left_out=image.text if image and is_other else "",
         image_line=image.line if image else None,
         assumptions=tuple(notes),
         unknown=frozenset(unknown),
     )
 
 
-def _reference(image: Word) -> str:
-    """An image as a runtime takes it; nothing for an archive, or another tool's spelling of its place."""
-    is_other = re.fullmatch(r"[\w./~][\w./:@#~+-]*", image.text) and not is_image(image.text)
-    return "" if is_other else image.text
+def _is_other(image: str) -> bool:
+    """Whether what stands for an image is an archive, an alias, or another tool's spelling of its place."""
+    return re.fullmatch(r"[\w./~][\w./:@#~+-]*", image) is not None and not is_image(image)
 
 
 _Notes = tuple[list[Assumption], set[Unknown]]

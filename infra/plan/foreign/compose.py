@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infra.plan.foreign.compose_choice import Service, in_turn, service_of
 from infra.plan.foreign.container_run import ContainerRun
 from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.script import EntryPoints, ScriptReader, scope_of
+from infra.plan.foreign.shared_memory import BY_DEFAULT, PATH, bytes_of, tmpfs_bytes
 from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_values import Scope
 from infra.plan.foreign.source import (
@@ -97,33 +99,34 @@ def read_compose(
     beside = reader.variables_in(Word(_ENV_FILE, 1)) or {}
     known = {**{name: word.text for name, word in beside.items()}, **settings}
     notes: list[NotUnderstood] = []
+    services: list[Service] = []
     for name, service in page.root.get("services").items():
+        before = len(reader.launches)
         notes += _service(name, service, scope_of(known, page.work), reader)
+        services.append(service_of(name, service, reader.launches[before:]))
     include = page.root.get("include")
     if include.is_there:
         notes.append(NotUnderstood(include.line, "include", "other files are not read"))
-    return Recipe(
+    recipe = Recipe(
         format="Compose file",
-        launches=tuple(reader.launches),
         not_understood=tuple(notes),
         hints=tuple(reader.hints),
         uses_ray=reader.uses_ray,
     )
+    return in_turn(recipe, services, settings)
 
 
 def _service(name: str, service: Node, scope: Scope, reader: ScriptReader) -> list[NotUnderstood]:
     """Collect what one service starts; what of it is not understood."""
     before = len(reader.launches)
     run = _container_run(service, _Known(scope.fixed, scope.work))
+    told = (service.get(key).text() for key in ("container_name", "hostname"))
+    run.container = replace(run.container, names=(name, *(each for each in told if each)))
     shell = Shell(scope, reader.handle)
     head = (Word("docker", service.line),)
     started = Started(words=head, env={}, prepended=frozenset(), blocks=False, is_certain=True)
     reader.start_container(run, started, shell)
-    # services of a profile start where it is asked for: they stand beside no other
-    is_chosen = service.get("profiles").is_there
-    reader.launches[before:] = [
-        replace(launch, role=name, blocks=is_chosen) for launch in reader.launches[before:]
-    ]
+    reader.launches[before:] = [replace(each, role=name) for each in reader.launches[before:]]
     notes = [*run.not_understood, *shell.not_understood]
     for key, why in _UNFOLLOWED.items():
         if service.get(key).is_there:
@@ -146,6 +149,7 @@ def _container_run(service: Node, known: _Known) -> ContainerRun:
             mounts=tuple(_mounts(service, known)),
             num_devices=_num_devices(service),
             has_own_network=service.get("network_mode").text() != "host",
+            shared_bytes=_shared_bytes(service, known),
         ),
         is_detached=True,
     )
@@ -229,6 +233,21 @@ def _mounts(service: Node, known: _Known) -> list[ForeignMount]:
                 ForeignMount(source=parts[0], target=parts[1], read_only=read_only, line=node.line)
             )
     return found
+
+
+def _shared_bytes(service: Node, known: _Known) -> int | None:
+    """What a service's `/dev/shm` holds; None for the host's, or for a volume."""
+    if _word(service.get("ipc"), known).text not in ("", "private", "shareable"):
+        return None
+    if any(mount.target.rstrip("/") == PATH for mount in _mounts(service, known)):
+        return None
+    tmpfs = service.get("tmpfs")
+    for node in tmpfs.nodes() or [tmpfs]:
+        target, _, options = _word(node, known).text.partition(":")
+        if target.rstrip("/") == PATH:
+            return tmpfs_bytes(options)
+    size = service.get("shm_size")
+    return bytes_of(_word(size, known).text) if size.is_there else BY_DEFAULT
 
 
 def _num_devices(service: Node) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from infra.plan.foreign.host_access import host_access
+from infra.plan.foreign.shared_memory import BY_DEFAULT, PATH, bytes_of, tmpfs_bytes
 from infra.plan.foreign.source import Container, ForeignMount, NotUnderstood, Word
 from infra.spec.bounded import is_whole_number
 
@@ -21,6 +22,8 @@ SWITCHES = frozenset(
     }
 )  # fmt: skip
 _VOLUME_PARTS = 2
+# Networks that end at their host; one that a user made may reach others.
+_BRIDGES = ("bridge", "default", "slirp4netns", "pasta")
 # `-itv /a:/b`: letters that stand alone, before one that takes a value.
 _SWITCHES_FIRST = re.compile(r"-([dit]+)([a-zA-Z].*)", re.DOTALL)
 
@@ -68,6 +71,7 @@ def read_container_run(runtime: str, words: Sequence[Word]) -> ContainerRun:
         ):
             why = "an option that the file does not settle"
             reader.run.not_understood.append(NotUnderstood(word.line, word.text, why))
+            reader.is_bridged = False  # it may name another network
             index += 1
         else:
             break
@@ -89,6 +93,9 @@ class _Reader:
     )
     listed_devices: int = 0
     has_own_network: bool = True
+    is_bridged: bool = True
+    names: list[str] = field(default_factory=list)
+    shared_bytes: int | None = BY_DEFAULT
 
     def option(self, word: Word, following: Word | None) -> int:
         """Read one option; how many words it took."""
@@ -125,6 +132,9 @@ class _Reader:
             mounts=tuple(self.mounts),
             num_devices=devices,
             has_own_network=self.has_own_network,
+            is_bridged=self.is_bridged,
+            names=tuple(self.names),
+            shared_bytes=self.shared_bytes,
         )
         self.run.command = tuple(rest[1:])
         return self.run
@@ -169,12 +179,16 @@ class _Reader:
         split = (part.partition("=") for part in parts)
         fields = {key.strip().lower(): given for key, _, given in split}
         target = fields.get("target") or fields.get("dst") or fields.get("destination")
+        if fields.get("type") == "tmpfs" and (target or "").rstrip("/") == PATH:
+            self.shared_bytes = bytes_of(fields.get("tmpfs-size", ""))
         source = fields.get("source") or fields.get("src")
         if target and source:
             read_only = "readonly" in fields or "ro" in fields
             self._mounted(value, source, target, read_only=read_only)
 
     def _mounted(self, value: Word, source: str, target: str, *, read_only: bool) -> None:
+        if target.rstrip("/") == PATH:
+            self.shared_bytes = None
         self.mounts.append(
             ForeignMount(source=source, target=target, read_only=read_only, line=value.line)
         )
@@ -182,6 +196,26 @@ class _Reader:
     def network(self, value: Word) -> None:
         """`--network host`, `--net=host`."""
         self.has_own_network = value.text != "host"
+        self.is_bridged = value.text in _BRIDGES
+
+    def named(self, value: Word) -> None:
+        """`--name NAME`, `--hostname NAME`, `--network-alias NAME`: what other containers dial."""
+        self.names.append(value.text)
+
+    def ipc(self, value: Word) -> None:
+        """`--ipc host`: the host's shared memory; another container's is as large as that has it."""
+        if value.text not in ("private", "shareable", ""):
+            self.shared_bytes = None
+
+    def shm_size(self, value: Word) -> None:
+        """`--shm-size 10g`."""
+        self.shared_bytes = bytes_of(value.text)
+
+    def tmpfs(self, value: Word) -> None:
+        """`--tmpfs /dev/shm:size=10g`."""
+        target, _, options = value.text.partition(":")
+        if target.rstrip("/") == PATH:
+            self.shared_bytes = tmpfs_bytes(options)
 
     def gpus(self, value: Word) -> None:
         """`--gpus all`, `--gpus 4`, `--gpus '"device=0,1"'`."""
@@ -209,4 +243,11 @@ _HANDLERS: dict[str, Callable[[_Reader, Word], None]] = {
     "--network": _Reader.network,
     "--net": _Reader.network,
     "--device": _Reader.device,
+    "--ipc": _Reader.ipc,
+    "--shm-size": _Reader.shm_size,
+    "--tmpfs": _Reader.tmpfs,
+    "--name": _Reader.named,
+    "--hostname": _Reader.named,
+    "-h": _Reader.named,
+    "--network-alias": _Reader.named,
 }

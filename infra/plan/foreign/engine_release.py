@@ -18,7 +18,10 @@ from infra.spec.nearest import nearest
 from infra.spec.stack import EngineName
 
 ENGINE_NAMES: tuple[EngineName, ...] = ("vllm-ascend", "vllm", "sglang")
-VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post|dev|alpha|beta)\d+)?)")
+VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post|dev|alpha|beta)\d+)*)")
+# Between two tags setuptools-scm writes the last tag that it reaches and the commits since: 0.17.2rc1.dev2746+g20bafca
+# has 2746 commits more than 0.17.2rc1, and what later releases have is in it or not.
+_BETWEEN_TAGS = re.compile(r"\.dev\d+|[+_]g[0-9a-f]{7,}|^v?dev|nightly")
 _PACKAGE = re.compile(r"(vllm-ascend|vllm|sglang)(?:\[[\w,-]*\])?==([\w.]+)")
 _OWN_IMAGES = re.compile(r"(?:^|/)(vllm-openai|vllm-openai-rocm|vllm-ascend|sglang|vllm)$")
 _CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\w[\w.+-]*))?")
@@ -47,7 +50,7 @@ class Judging:
     Args:
         reader: whose parser reads the command lines.
         releases: what is found counts when it holds on each of them: the file's own, the nearest on both sides of it,
-            or all for a file that names none; () for one that names another beyond all of them.
+            or all for a file that names none or a development build; () for one that names another beyond all of them.
         note: how it was chosen, for people.
     """
 
@@ -82,7 +85,7 @@ def named_release(
         name, chosen = chosen_engine(told)
         if chosen is not None:
             return Named(engine=name, version=chosen, why="--engine", is_told=True)
-    if version is not None and VERSION.match(version):
+    if version is not None and (VERSION.match(version) or is_development(version)):
         return Named(engine=name, version=version, why="the file names it")
     found = list(_hinted(recipe.hints, name))
     if not found or (recipe.is_collection and len({each.version for each in found}) > 1):
@@ -103,6 +106,11 @@ def chosen_engine(told: str) -> tuple[EngineName, str | None]:
     return next(known for known in ENGINE_NAMES if known == match[1]), match[2]
 
 
+def is_development(version: str) -> bool:
+    """Whether a version is that of a build between two releases: its number says nothing of what is in it."""
+    return _BETWEEN_TAGS.search(version) is not None
+
+
 def choose_releases(named: Named, launches: Sequence[Launch], catalog: Catalog) -> Judging:
     """The releases that a file is read with and judged on.
 
@@ -113,9 +121,12 @@ def choose_releases(named: Named, launches: Sequence[Launch], catalog: Catalog) 
         StackError: the operator names a version beyond all that the catalogue has.
     """
     versions = read_versions(catalog, named.engine)
-    if named.version is None:
-        note = f"nothing names one: what is found on all from {versions[0]} to {versions[-1]} is a warning, "
-        note += f"and names are not judged; give --engine {named.engine}:VERSION"
+    if named.version is None or is_development(named.version):
+        all_of_them = f"what is found on all from {versions[0]} to {versions[-1]} is a warning"
+        note = f"nothing names one: {all_of_them}, and names are not judged"
+        if named.version is not None:
+            note = f"{named.why}: {named.version}, a build between releases: {all_of_them}"
+        note += f"; give --engine {named.engine}:VERSION"
         every = tuple(read_release(catalog, named.engine, v) for v in versions)
         return Judging(reader=_best_reader(every, launches, catalog), releases=every, note=note)
     around = releases_around(catalog, named.engine, named.version)
@@ -150,6 +161,15 @@ def _best_reader(
         return sum(canonical_flag(word, flags) is not None for word in words)
 
     return max(reversed(releases), key=known)
+
+
+def release_of(image: Word) -> str | None:
+    """The release that the tag of an engine's own image names, None for any other."""
+    if image.open_names or not _OWN_IMAGES.search(repository_of(image.text)):
+        return None
+    tag = image.text.partition("@")[0].removeprefix(repository_of(image.text)).lstrip(":")
+    found = VERSION.match(tag)
+    return found[1] if found else None
 
 
 def _hinted(hints: Sequence[Word], name: EngineName) -> Iterator[Named]:

@@ -15,9 +15,15 @@ from infra.plan.foreign.ascend_nightly import (
 from infra.plan.foreign.compose import is_compose, read_compose
 from infra.plan.foreign.guide_blocks import Markup
 from infra.plan.foreign.manifests import is_manifest, read_manifests
-from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
+from infra.plan.foreign.mentions import (
+    NOT_FOLLOWED,
+    engine_mentions,
+    engine_not_read,
+    other_engine,
+)
 from infra.plan.foreign.script import EntryPoints, read_guide, read_script
-from infra.plan.foreign.slurm_recipe import is_slurm_recipe, read_slurm_recipe
+from infra.plan.foreign.slurm_recipe import is_slurm_recipe
+from infra.plan.foreign.slurm_sweep import read_slurm_sweep
 from infra.plan.foreign.source import Recipe, refused
 from infra.plan.foreign.yaml_pages import Page, read_pages
 from infra.spec.work import Work
@@ -62,14 +68,17 @@ def _of_pages(
     if root is not None and is_external(root):
         return read_external(root)
     if root is not None and is_slurm_recipe(root):
-        return read_slurm_recipe(root)
+        return read_slurm_sweep(root, settings)
     if is_manifest(pages):
         return read_manifests(pages, settings, entrypoints)
     if root is not None and is_compose(root):
         return read_compose(pages[0], settings, entrypoints, path.parent)
     what = "It is YAML of no format that I know."
     fix = "Give a Kubernetes manifest, a Compose file, an srt-slurm recipe or a vllm-ascend multi-node file."
-    mentions = engine_mentions("\n".join(pages[0].rows)) if pages else None
+    text = "\n".join(pages[0].rows) if pages else ""
+    other, mentions = other_engine(text), engine_mentions(text)
+    if other is not None and mentions is None:
+        raise engine_not_read(path, *other)
     if mentions is None:
         raise refused(path, what, fix, rule="no-engine")
     raise refused(path, f"{what} {mentions.said}", NOT_FOLLOWED, mentions.line, rule="not-followed")

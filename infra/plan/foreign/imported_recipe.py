@@ -16,17 +16,31 @@ from infra.errors import Problem, ProblemsFound
 from infra.plan.document import plan_hash
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import Facts, Told, settle
+from infra.plan.foreign.blanks import leave_open
 from infra.plan.foreign.contradictions import refuse_contradictions
 from infra.plan.foreign.engine_release import ENGINE_NAMES
 from infra.plan.foreign.formats import read_format
-from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
+from infra.plan.foreign.mentions import (
+    NOT_FOLLOWED,
+    engine_mentions,
+    engine_not_read,
+    other_engine,
+)
 from infra.plan.foreign.mounts import left_out, mount_line
+from infra.plan.foreign.router_roles import with_listed_roles
 from infra.plan.foreign.script import EntryPoints, repository_of
 from infra.plan.foreign.seats import Seat, is_secret, read_seat
 from infra.plan.foreign.shell_words import ShellTroubleError
-from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
+from infra.plan.foreign.source import (
+    Launch,
+    NodesAsked,
+    NotUnderstood,
+    Recipe,
+    read_text,
+    refused,
+)
 from infra.plan.gate import misfits
-from infra.plan.grammar import field_of
+from infra.plan.grammar import field_of, shown
 from infra.plan.host_mounts import mount_refusal
 from infra.spec.work import TooMuchWorkError
 
@@ -43,6 +57,10 @@ class ImportedRecipe:
     Args:
         file: as the operator named it.
         not_understood: by line.
+        choice: of a file with a sweep, the values by name that this combination has.
+        others: the other combinations, each a plan of its own.
+        nodes_asked: what it asks for as a whole.
+        uses_ray: whether a Ray cluster lends its processes devices of other hosts.
     """
 
     file: str
@@ -52,6 +70,10 @@ class ImportedRecipe:
     assembled: Assembled
     facts: Facts
     not_understood: tuple[NotUnderstood, ...]
+    choice: Mapping[str, str]
+    others: tuple[ImportedRecipe, ...] = ()
+    nodes_asked: tuple[NodesAsked, ...] = ()
+    uses_ray: bool = False
 
 
 def import_recipe(
@@ -76,19 +98,30 @@ def import_recipe(
     except (ShellTroubleError, TooMuchWorkError) as error:
         fix = "Give the part of it that starts the engines alone."
         raise refused(path, f"It is not followed: {error.why}.", fix, error.line or None) from error
+    if not any(map(_is_engine, recipe.launches)):
+        raise _nothing_started(path, recipe, text)
+    first, *others = (_import_one(path, each, told, catalog) for each in (recipe, *recipe.others))
+    return replace(first, others=tuple(others))
+
+
+def _import_one(path: Path, recipe: Recipe, told: Told, catalog: Catalog) -> ImportedRecipe:
+    """The plan of one deployment: of a file with a sweep, of one combination."""
     if len(recipe.launches) > MAX_LAUNCHES:
         what = f"It starts {len(recipe.launches)} processes; at most {MAX_LAUNCHES} are read."
         raise refused(path, what, "Give a part of it.", recipe.launches[MAX_LAUNCHES].line)
-    launches = [launch for launch in recipe.launches if _is_engine(launch)]
-    if not launches:
-        raise _nothing_started(path, recipe, text)
+    recipe = replace(recipe, launches=tuple(map(leave_open, recipe.launches)))
     refuse_contradictions(path, recipe, told, catalog)
     facts = settle(recipe, told, catalog, path.name)
     kept, notes = _one_engine(recipe, facts)
     seats, more = _seats(kept, facts, catalog)
+    seats = with_listed_roles(seats, recipe)
     name = stack_name(path.stem)
     assembled = _through_gate(path, assemble(name, recipe, seats, facts, catalog), facts)
     found = {*recipe.not_understood, *notes, *more, *_open_notes(seats), *left_out(kept)}
+    if facts.image_left_out and facts.image_line is not None:
+        why = "no image as a container runtime takes it: left out of the plan"
+        text = f"image {shown(facts.image_left_out)}"
+        found.add(NotUnderstood(facts.image_line, text, why))
     if "release" in facts.unknown:
         found |= set(_unheard_of(seats, facts, catalog))
     return ImportedRecipe(
@@ -99,6 +132,9 @@ def import_recipe(
         assembled=assembled,
         facts=facts,
         not_understood=tuple(sorted(found)),
+        choice=recipe.choice,
+        nodes_asked=recipe.nodes_asked,
+        uses_ray=recipe.uses_ray,
     )
 
 
@@ -180,6 +216,12 @@ def _nothing_started(path: Path, recipe: Recipe, text: str) -> ProblemsFound:
 
     A page may name one in its prose: then there is nothing to follow.
     """
+    other = recipe.other_engine
+    named = (other.line, other.text) if other is not None else None
+    if named is None and not recipe.is_collection:
+        named = other_engine(text)
+    if named is not None:
+        return engine_not_read(path, *named)
     what = f"This {recipe.format} starts no engine that I know."
     mentions = None if recipe.is_collection else engine_mentions(text)
     if mentions is not None:

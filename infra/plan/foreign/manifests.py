@@ -7,20 +7,23 @@ disaggregatedset.x-k8s.io/v1 at kubernetes-sigs/lws commit 060ab4d, 2026-08-21.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
 from infra.inventory.book import documentation_hosts
 from infra.plan.foreign.host_access import host_access
-from infra.plan.foreign.pod_facts import service_variables, silence_s
+from infra.plan.foreign.manifest_pods import MAX_PODS, PODS_OF, ManifestPod, objects_of
+from infra.plan.foreign.pod_facts import lacks_names, service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
+from infra.plan.foreign.shared_memory import of_pod
 from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_values import Scope, Value
 from infra.plan.foreign.source import (
     Container,
     ForeignMount,
     Launch,
+    NodesAsked,
     NotUnderstood,
     Recipe,
     Word,
@@ -28,7 +31,6 @@ from infra.plan.foreign.source import (
 from infra.plan.foreign.yaml_pages import Node, Page
 from infra.spec.work import Work
 
-MAX_PODS = 512
 _REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
 _DEVICES = re.compile(r"(nvidia\.com|amd\.com|huawei\.com)/[\w.-]+")
 _SHELLS = ("sh", "bash")
@@ -43,19 +45,6 @@ _QUIET = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    """One pod: its host, the leader's host, and what its controller tells it."""
-
-    host: str
-    leader: str
-    group: str
-    role: str
-    index: int
-    size: int
-    template: Node
-
-
 @dataclass(slots=True)
 class _Reader:
     """Collects the processes of pods."""
@@ -64,13 +53,14 @@ class _Reader:
     settings: Mapping[str, str]
     addresses: Mapping[str, str]
     linked: Mapping[str, Word]
+    services: Sequence[Node]
     work: Work
     launches: list[Launch] = field(default_factory=list)
     notes: list[NotUnderstood] = field(default_factory=list)
     hints: list[Word] = field(default_factory=list)
     uses_ray: bool = False
 
-    def pod(self, pod: _Pod) -> None:
+    def pod(self, pod: ManifestPod) -> None:
         """Every container of a pod; those that run no engine are listed."""
         pod.template.spend()
         spec = pod.template.get("spec")
@@ -78,7 +68,7 @@ class _Reader:
         for container in spec.get("containers").nodes():
             self._container(pod, spec, container)
 
-    def _container(self, pod: _Pod, spec: Node, node: Node) -> None:
+    def _container(self, pod: ManifestPod, spec: Node, node: Node) -> None:
         node.spend()
         spec.get("volumes").spend()
         env = self._environment(pod, node)
@@ -91,7 +81,12 @@ class _Reader:
             mounts=_mounts(spec, node),
             num_devices=_num_devices(node),
             has_own_network=True,
+            lacks_names=lacks_names(spec),
+            leads_in_turn=pod.leads_in_turn and node.get("readinessProbe", "httpGet").is_there,
             silence_s=silence_s(node),
+            names=self._names(pod),
+            shared_bytes=of_pod(spec, node.get("volumeMounts").nodes()),
+            resources=_resources(node),
         )
         security = node.get("securityContext")
         told = [("privileged", security.get("privileged")), ("pid", spec.get("hostPID"))]
@@ -119,8 +114,24 @@ class _Reader:
             why = "it starts no engine or router that I know"
             self.notes.append(NotUnderstood(node.line, f"container {node.get('name').text()}", why))
 
+    def _names(self, pod: ManifestPod) -> tuple[str, ...]:
+        """What others dial: the pod by its own name and its owner's, and services that select it."""
+        told = {key: node.text() for key, node in pod.template.get("metadata", "labels").items()}
+        set_of = "leaderworkerset.sigs.k8s.io"
+        labels = {f"{set_of}/name": pod.owner, f"{set_of}/worker-index": str(pod.index), **told}
+        found = [pod.host, pod.owner]
+        for service in self.services:
+            service.spend()
+            wanted = {key: node.text() for key, node in service.get("spec", "selector").items()}
+            if wanted and wanted.items() <= labels.items():
+                found.append(service.get("metadata", "name").text())
+        return tuple(dict.fromkeys(found))
+
     def _follow(
-        self, pod: _Pod, box: Container, inside: tuple[Word, Sequence[Word], Mapping[str, Word]]
+        self,
+        pod: ManifestPod,
+        box: Container,
+        inside: tuple[Word, Sequence[Word], Mapping[str, Word]],
     ) -> None:
         script, arguments, env = inside
         reader = ScriptReader(self.entrypoints)
@@ -142,11 +153,11 @@ class _Reader:
                 )
             )
 
-    def _group(self, pod: _Pod, words: Sequence[Word]) -> str | None:
+    def _group(self, pod: ManifestPod, words: Sequence[Word]) -> str | None:
         program = recognise([word.text for word in words])
         return pod.group if program is not None and program.kind == "engine" else None
 
-    def _environment(self, pod: _Pod, node: Node) -> dict[str, Word]:
+    def _environment(self, pod: ManifestPod, node: Node) -> dict[str, Word]:
         """Variables of a container, with what its controller injects."""
         line = node.line
         told = {
@@ -212,12 +223,12 @@ def read_manifests(
     Raises:
         TooMuchWorkError: their pods or scripts do too much to be followed.
     """
-    pods: list[_Pod] = []
+    pods: list[ManifestPod] = []
     notes: list[NotUnderstood] = []
-    objects = _objects(pages)
+    objects = objects_of(pages)
     for root in objects:
         kind, name = root.get("kind").text(), root.get("metadata", "name").text("pod")
-        build = _KINDS.get(kind)
+        build = PODS_OF.get(kind)
         if build is not None:
             pods += build(root, name)
             pages[0].work.spend(len(pods), root.line)
@@ -232,7 +243,9 @@ def read_manifests(
         pods = pods[:MAX_PODS]
     book = documentation_hosts([pod.host for pod in pods])
     addresses = {pod.host: book.address(pod.host, seen_from=pod.host) for pod in pods}
-    reader = _Reader(entrypoints, settings, addresses, service_variables(objects), pages[0].work)
+    linked = service_variables(objects)
+    services = [root for root in objects if root.get("kind").text() == "Service"]
+    reader = _Reader(entrypoints, settings, addresses, linked, services, pages[0].work)
     for pod in pods:
         reader.pod(pod)
     return Recipe(
@@ -243,91 +256,30 @@ def read_manifests(
         addresses=addresses,
         hints=tuple(dict.fromkeys(reader.hints)),
         uses_ray=reader.uses_ray,
+        nodes_asked=_nodes_asked(pods, reader),
     )
 
 
-def _objects(pages: Sequence[Page]) -> list[Node]:
-    """Every object, those of a List among them."""
-    found: list[Node] = []
-    for page in pages:
-        if page.root.get("kind").text() == "List":
-            found += page.root.get("items").nodes()
-        else:
-            found.append(page.root)
-    return found
+def _nodes_asked(pods: Sequence[ManifestPod], reader: _Reader) -> tuple[NodesAsked, ...]:
+    """Groups of several pods of which some start an engine, and others of the same template's devices do not."""
+    running = {launch.host for launch in reader.launches}
+    groups: dict[str, list[ManifestPod]] = {}
+    for pod in pods:
+        if pod.size > 1:
+            groups.setdefault(pod.group, []).append(pod)
+    found = []
+    for members in groups.values():
+        asking = [p for p in members if _asks_for_devices(p) or p.host in running]
+        used = sum(pod.host in running for pod in asking)
+        first = members[0]
+        line = first.template.line
+        found.append(NodesAsked(by=first.owner, line=line, asked=len(asking), used=used))
+    return tuple(found)
 
 
-def _single_pods(root: Node, name: str) -> list[_Pod]:
-    """Deployment, StatefulSet, Job: pods that know nothing of each other."""
-    template = root.get("spec", "template")
-    count = max(root.get("spec", "replicas").number(1), 1)
-    return [_alone(name, index, template) for index in range(min(count, MAX_PODS + 1))]
-
-
-def _pod(root: Node, name: str) -> list[_Pod]:
-    return [_alone(name, 0, root)]
-
-
-def _alone(name: str, index: int, template: Node) -> _Pod:
-    host = f"{name}-{index}"
-    role = _role_of(template, name)
-    return _Pod(host, host, f"{name}/{index}", role, 0, 0, template)
-
-
-def _leader_worker_set(root: Node, name: str) -> list[_Pod]:
-    return _groups(
-        root.get("spec"),
-        name,
-        _role_of(root.get("spec", "leaderWorkerTemplate", "workerTemplate"), name),
-    )
-
-
-def _disaggregated_set(root: Node, name: str) -> list[_Pod]:
-    """Roles of LeaderWorkerSets; v1 and the earlier form, where a role's template lies under `template`."""
-    found: list[_Pod] = []
-    for role in root.get("spec", "roles").nodes():
-        spec = role.get("spec")
-        inner = spec if spec.is_there else role.get("template", "spec")
-        own = role.get("name").text()
-        found += _groups(inner if inner.is_there else role, f"{name}-{own}", own)
-    return found
-
-
-def _groups(spec: Node, name: str, role: str) -> list[_Pod]:
-    template = spec.get("leaderWorkerTemplate")
-    size = max(template.get("size").number(1), 1)
-    leader = template.get("leaderTemplate")
-    worker = template.get("workerTemplate")
-    found: list[_Pod] = []
-    for replica in range(min(max(spec.get("replicas").number(1), 1), MAX_PODS + 1)):
-        first = f"{name}-{replica}-0"
-        for index in range(min(size, MAX_PODS + 1)):
-            pod_template = leader if index == 0 and leader.is_there else worker
-            host = f"{name}-{replica}-{index}"
-            found.append(_Pod(host, first, f"{name}/{replica}", role, index, size, pod_template))
-            if len(found) > MAX_PODS:
-                return found
-    return found
-
-
-_KINDS: Mapping[str, Callable[[Node, str], list[_Pod]]] = {
-    "Deployment": _single_pods,
-    "StatefulSet": _single_pods,
-    "DaemonSet": _single_pods,
-    "ReplicaSet": _single_pods,
-    "Job": _single_pods,
-    "Pod": _pod,
-    "LeaderWorkerSet": _leader_worker_set,
-    "DisaggregatedSet": _disaggregated_set,
-}
-
-
-def _role_of(template: Node, name: str) -> str:
-    """The label that says a role, else the object's name."""
-    for key, node in template.get("metadata", "labels").items():
-        if key.endswith("role") and node.text() in ("prefill", "decode"):
-            return node.text()
-    return name
+def _asks_for_devices(pod: ManifestPod) -> bool:
+    containers = pod.template.get("spec", "containers").nodes()
+    return any(_num_devices(container) for container in containers)
 
 
 def _script_of(words: Sequence[Word]) -> Word | None:
@@ -346,6 +298,12 @@ def _num_devices(node: Node) -> int | None:
             if _DEVICES.fullmatch(name) and amount.number() > 0:
                 return amount.number()
     return None
+
+
+def _resources(node: Node) -> frozenset[str]:
+    """The names of what the container asks for: device plugins', and the kubelet's own."""
+    kinds = (node.get("resources", kind).items() for kind in ("limits", "requests"))
+    return frozenset(name for pairs in kinds for name, amount in pairs if amount.text() != "0")
 
 
 def _mounts(spec: Node, node: Node) -> tuple[ForeignMount, ...]:

@@ -10,6 +10,9 @@ from infra.inventory.book import documentation_hosts
 from infra.plan.foreign.seats import Seat
 from infra.plan.foreign.source import Recipe
 
+# Ports that all processes of a group meet at.
+MEETINGS = ("dp_rpc", "master", "dist")
+
 
 @dataclass(slots=True)
 class Draft:
@@ -30,8 +33,8 @@ class Team:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every rank and node of it is there."""
-        ranks = {rank for seat in self.seats for rank in seat.reading.dp_ranks}
+        """Whether as many ranks as it has, and every node, are there; some may be there twice."""
+        ranks = [rank for seat in self.seats for rank in seat.reading.dp_ranks]
         size = max(seat.reading.group_size for seat in self.seats)
         nodes = {node_of(seat.reading)[0] for seat in self.seats}
         spans = max(node_of(seat.reading)[1] for seat in self.seats)
@@ -101,7 +104,8 @@ def gather_teams(engines: Sequence[Seat]) -> list[Team]:
     for seat in engines:
         fitting = [team for team in teams if _belongs(seat, team)]
         if fitting:
-            fitting[0].seats.append(seat)
+            meeting = (team for team in fitting if _meets(seat, team))
+            next(meeting, fitting[0]).seats.append(seat)
         else:
             teams.append(Team(seat.role, seat.launch.group, [seat]))
     return teams
@@ -115,15 +119,45 @@ def _belongs(seat: Seat, team: Team) -> bool:
     first = team.seats[0].reading
     own = seat.reading
     size, nodes = own.group_size, node_of(own)[1]
-    if (first.group_size, node_of(first)[1]) != (size, nodes) or (size == 1 and nodes == 1):
+    if size == 1 and nodes == 1:
         return False
     if seat.is_layout_open or any(other.is_layout_open for other in team.seats):
         return False
-    if first.flags.get("model") != own.flags.get("model"):
+    # whatever else two processes are told: at one address and port they wait for each other
+    is_alike = (first.group_size, node_of(first)[1]) == (size, nodes) and (
+        first.flags.get("model") == own.flags.get("model")
+    )
+    if not (is_alike or _meets(seat, team)):
         return False
-    taken = {rank for other in team.seats for rank in other.reading.dp_ranks}
     at = {node_of(other.reading)[0] for other in team.seats}
-    return not taken & set(own.dp_ranks) and (nodes == 1 or node_of(own)[0] not in at)
+    return (nodes == 1 or node_of(own)[0] not in at) and _has_place(seat, team)
+
+
+def _has_place(seat: Seat, team: Team) -> bool:
+    """Whether a team has not got the ranks of a process."""
+    own = seat.reading
+    taken = {rank for other in team.seats for rank in other.reading.dp_ranks}
+    # at one place, what holds some of the same ranks is misplaced; what holds no others is another way to start them
+    are_free = not taken & set(own.dp_ranks)
+    return are_free or (_meets(seat, team) and not set(own.dp_ranks) <= taken)
+
+
+def _meets(seat: Seat, team: Team) -> bool:
+    """Whether a process and the first one of a team name one address and port to meet at."""
+    place = meeting_place(seat.reading)
+    return place is not None and place == meeting_place(team.seats[0].reading)
+
+
+def meeting_place(reading: Reading) -> tuple[str, int] | None:
+    """The address and port of rank 0 that a process is told; None where its command line names no address."""
+    flags = reading.flags
+    named = flags.get("data-parallel-address") or flags.get("master-addr")
+    address = str(named or flags.get("dist-init-addr") or "")
+    if named is None:
+        address = address.rpartition(":")[0]
+    ports = [d.port for d in reading.dials if d.name in MEETINGS]
+    ports += [b.port for b in reading.binds if b.name in MEETINGS]
+    return (address, ports[0]) if address and ports else None
 
 
 def name_hosts(drafts: Sequence[Draft]) -> dict[str, str]:
@@ -140,16 +174,17 @@ def name_hosts(drafts: Sequence[Draft]) -> dict[str, str]:
 
 def address_hosts(
     drafts: Sequence[Draft], names: Mapping[str, str], recipe: Recipe
-) -> tuple[dict[str, str], bool]:
-    """Host name → address, and whether all of them come from the file."""
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Host name → address, and the hosts whose address comes from the file."""
     book = documentation_hosts([names[draft.key] for draft in drafts])
     found: dict[str, str] = {}
-    knows = True
+    known: set[str] = set()
     for draft in drafts:
         host = names[draft.key]
         told = recipe.addresses.get(draft.key) or next(
             (s.address for s in draft.seats if s.address), None
         )
-        knows = knows and told is not None
+        if told is not None:
+            known.add(host)
         found[host] = told or book.address(host, seen_from=host)
-    return found, knows
+    return found, frozenset(known)

@@ -39,6 +39,15 @@ def silence_s(container: Node) -> int | None:
     return None
 
 
+def lacks_names(spec: Node) -> bool:
+    """Whether a pod asks its node's DNS: `ClusterFirst`, the default, is read as `Default` in its node's network.
+
+    Source: kubernetes.io, DNS for Services and Pods, Pod's DNS policy.
+    """
+    own = spec.get("hostNetwork").text().lower() == "true"
+    return own and spec.get("dnsPolicy").text("ClusterFirst") in ("ClusterFirst", "Default")
+
+
 def service_variables(objects: Sequence[Node]) -> dict[str, Word]:
     """Variables that services of a file give to its pods and that vLLM reads as its own, with the service's line.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,11 +13,27 @@ from infra.plan.foreign.guide_blocks import Markup, shell_blocks
 from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_commands import HARMLESS
 from infra.plan.foreign.shell_values import Held, Scope, Value, copy_scope
-from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Started, Word, read_text
+from infra.plan.foreign.source import (
+    Launch,
+    NodesAsked,
+    NotUnderstood,
+    Recipe,
+    Started,
+    Word,
+    read_text,
+)
 from infra.spec.present import is_file
 from infra.spec.work import Work
 
 RUNTIMES = ("docker", "podman", "nerdctl")
+_SBATCH_NODES = re.compile(r"#SBATCH\s+(?:-N\s*|--nodes[=\s])(\d{1,4})\b(?!-)")
+# What starts commands on other hosts than the first of a job: without any, all that a batch script starts is there.
+_ELSEWHERE = re.compile(
+    r"(?<![\w-])(?:srun|ssh|pdsh|clush|mpirun|mpiexec|ray|parallel|scontrol)(?![\w-])"
+)
+_SBATCH_DEVICES = re.compile(
+    r"#SBATCH\s+(?:--gpus-per-node[=\s]|--gres[=\s]gpu:)(?:[A-Za-z][\w.-]*:)?(\d{1,2})\b"
+)
 _ENDING = ("kill", "pkill", "killall")
 _PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
 _SHELLS = ("sh", "bash", "zsh", "")
@@ -134,6 +150,7 @@ class ScriptReader:
         """Collect what a container runs, whoever starts it."""
         if run.container.image is not None:
             self.hints.append(run.container.image)
+        run.container = replace(run.container, outside=started.env)
         self._environment(run, started, shell)
         self._inside(run, self._whole_command(run), started, shell)
 
@@ -259,7 +276,21 @@ def read_script(
     reader = ScriptReader(entrypoints, folder)
     shell = Shell(scope_of(settings, work or Work()), reader.handle)
     shell.follow(text)
-    return _recipe("shell script", reader, shell.not_understood)
+    recipe = _recipe("shell script", reader, shell.not_understood)
+    return replace(recipe, nodes_asked=tuple(_nodes_asked(text)))
+
+
+def _nodes_asked(text: str) -> Iterator[NodesAsked]:
+    """What a batch script asks Slurm for: `#SBATCH --nodes=4`, `--gpus-per-node=8`, `--gres=gpu:8` (sbatch(1))."""
+    asked, devices, at = 0, None, 0
+    for line, words in enumerate(text.splitlines(), start=1):
+        if (nodes := _SBATCH_NODES.match(words)) is not None:
+            asked, at = int(nodes[1]), line
+        elif (each := _SBATCH_DEVICES.match(words)) is not None:
+            devices, at = int(each[1]), at or line
+    if at:
+        used = None if _ELSEWHERE.search(text) else 1
+        yield NodesAsked(by="sbatch", line=at, asked=asked or 1, used=used, devices=devices)
 
 
 def read_guide(

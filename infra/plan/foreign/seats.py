@@ -46,6 +46,7 @@ class Seat:
         reading: as its engine's release understands it, with devices enough.
         open_flags: canonical flags whose value the file does not settle.
         open_variables: environment variables likewise.
+        is_partly_open: whether words of it are left out, since the file does not settle what they are.
     """
 
     launch: Launch
@@ -57,6 +58,7 @@ class Seat:
     open_flags: frozenset[str]
     open_variables: frozenset[str]
     address: str | None
+    is_partly_open: bool = False
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -118,6 +120,7 @@ def read_seat(
         open_flags=open_flags,
         open_variables=frozenset(n for n, w in launch.env.items() if w.open_names),
         address=_own_address(launch, reading),
+        is_partly_open=bool(notes),
     )
     return seat, notes
 
@@ -207,7 +210,8 @@ def _own_address(launch: Launch, reading: Reading) -> str | None:
             host = value.rpartition(":")[0] if flag == "dist-init-addr" else value
             if is_address(host):
                 return host
-    return None
+    host = str(reading.flags.get("host") or "")
+    return host if is_address(host) else None
 
 
 def is_address(text: str) -> bool:

@@ -259,7 +259,10 @@ class Shell:
             return False
         for patterns, body in node.arms:
             texts = [expand_value(pattern, self.scope).raw for pattern in patterns]
-            self.scope.work.spend(sum(map(len, texts)), node.line)  # each is compiled
+            # each is compiled, and one that fails may have been looked for at every place of the subject
+            length = sum(map(len, texts))
+            self.scope.work.spend(length, node.line)
+            self.scope.work.spend_text(length * len(subject.raw), node.line)
             if any(fnmatch.fnmatchcase(subject.raw, text) for text in texts):
                 return self._body(body)
         return False

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from infra.plan.foreign.blanks import is_markup
 from infra.plan.foreign.source import CONTINUED
 
 MAX_DEPTH = 40
@@ -194,6 +195,8 @@ class Scanner:
         parts: list[Part] = []
         at = 0
         for match in _BLANK_IN_JSON.finditer(text):
+            if is_markup(text, match.start(), match.end()):
+                continue
             parts += [
                 Text(text[at : match.start()], is_quoted=True),
                 Opaque(match[0], is_quoted=True),

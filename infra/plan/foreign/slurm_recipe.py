@@ -12,16 +12,22 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.slurm_places import (
+    Endpoint,
+    NodePorts,
+    allocate_endpoints,
+    base_of,
+    config_of,
+    engine_of,
+    size_of,
+    value_of,
+)
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word
 from infra.plan.foreign.yaml_pages import Node
 
-MAX_WORKERS = 512
-HTTP_PORT, HTTP_STRIDE = 6100, 32
-BOOTSTRAP_PORT, DIST_PORT, NCCL_PORT = 7200, 8300, 17500
-NIXL_PORT, RPC_PORT = 5400, 8400
-VLLM_PORT, VLLM_STRIDE = 20000, 50
 FRONTEND_PORT = 8000
-_MODES = ("prefill", "decode", "agg")
+DIST_PORT, NCCL_PORT = 8300, 17500
+VLLM_PORT, VLLM_STRIDE = 20000, 50
 _CONNECTORS: Mapping[str, Mapping[str, str]] = {
     "nixl": {"kv_connector": "NixlConnector", "kv_role": "kv_both"},
     "lmcache": {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"},
@@ -54,72 +60,27 @@ _VLLM_DIRECT_DROPPED = (
 
 def is_slurm_recipe(root: Node) -> bool:
     """Whether it has a model, resources and a back end."""
-    top = _base(root)
+    top = base_of(root)
     return all(top.get(key).is_there for key in ("model", "resources", "backend"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    """One worker: its mode, number, nodes and the devices that it takes on each of them."""
-
-    mode: str
-    index: int
-    nodes: tuple[int, ...]
-    devices: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class _Ports:
-    """srtctl's NodePortAllocator."""
-
-    http: dict[int, int] = field(default_factory=dict)
-    bootstrap: dict[int, int] = field(default_factory=dict)
-    rpc: dict[int, int] = field(default_factory=dict)
-    nixl: int = NIXL_PORT
-    number: int = 0
-
-    def take(self, table: dict[int, int], node: int, base: int, stride: int = 1) -> int:
-        """The next port of a table on a node."""
-        port = table.get(node, base)
-        table[node] = port + stride
-        return port
-
-    def take_nixl(self, count: int) -> int:
-        """A block of side-channel ports: its first."""
-        port = self.nixl
-        self.nixl += count
-        return port
-
-
-def read_slurm_recipe(root: Node) -> Recipe:
-    """The processes of an srt-slurm recipe.
+def read_slurm_recipe(top: Node) -> Recipe:
+    """The processes of an srt-slurm recipe, or of one variant of it, its placeholders filled.
 
     Raises:
         TooMuchWorkError: it has more devices or processes than are followed.
     """
-    top = _base(root)
-    notes = [
-        NotUnderstood(
-            node.line, key, "a variant: `srtctl resolve-override` writes it as a file of its own"
-        )
-        for key, node in root.items()
-        if "override" in key
-    ]
-    engine: Literal["vllm", "sglang"] | None = None
-    kind = top.get("backend", "type").text("sglang")
-    if kind in ("vllm", "sglang"):
-        engine = "vllm" if kind == "vllm" else "sglang"
-    endpoints = _endpoints(top)
-    if engine is None:
-        why = "only vllm and sglang are read"
-        notes.append(NotUnderstood(top.get("backend").line, f"backend {kind}", why))
-        endpoints = []
+    notes: list[NotUnderstood] = []
+    kind = engine_of(top)
+    engine: Literal["vllm", "sglang"] = "vllm" if kind == "vllm" else "sglang"
+    is_read = kind in ("vllm", "sglang")
+    endpoints = allocate_endpoints(top) if is_read else []
     per_node = top.get("resources", "gpus_per_node").number(4)
     num_nodes = max((node for e in endpoints for node in e.nodes), default=-1) + 1
     names = [f"node{index}" for index in range(num_nodes)]
     book = documentation_hosts(names)
     addresses = {name: book.address(name, seen_from=name) for name in names}
-    spelling = _Spelling(top, engine or "vllm", per_node, addresses)
+    spelling = _Spelling(top, engine, per_node, addresses)
     launches = [launch for endpoint in endpoints for launch in spelling.launches(endpoint)]
     _note_rest(top, notes)
     image = top.get("model", "container")
@@ -133,18 +94,15 @@ def read_slurm_recipe(root: Node) -> Recipe:
         hints=tuple(node.word() for node in (identity, image) if node.is_there),
         devices_per_host=per_node,
         accelerator=top.get("resources", "gpu_type").text() or None,
-        engine_version=top.get("identity", "frameworks", engine or "").text() or None,
+        engine_version=top.get("identity", "frameworks", engine).text() or None,
         name=top.get("name").text(),
+        other_engine=None if is_read else Word(kind, top.get("backend").line),
     )
-
-
-def _base(root: Node) -> Node:
-    return root.get("base") if root.get("base").is_there else root
 
 
 def _note_rest(top: Node, notes: list[NotUnderstood]) -> None:
     """Parts that change how engines start, and are not followed."""
-    for key in ("setup_script", "sweep", "extends"):
+    for key in ("setup_script", "extends"):
         if top.get(key).is_there:
             why = "it changes what runs, and is not followed"
             notes.append(NotUnderstood(top.get(key).line, f"{key}: {top.get(key).text()}", why))
@@ -152,48 +110,6 @@ def _note_rest(top: Node, notes: list[NotUnderstood]) -> None:
     why = f"the {frontend} front end is started beside the engines, and is left out of the plan"
     line = top.get("frontend").line if top.get("frontend").is_there else 1
     notes.append(NotUnderstood(line, "frontend", why))
-
-
-def _endpoints(top: Node) -> list[_Endpoint]:
-    """Workers on nodes, prefill before decode before aggregated (core/topology.py allocate_endpoints)."""
-    resources = top.get("resources")
-    per_node = max(resources.get("gpus_per_node").number(4), 1)
-    found: list[_Endpoint] = []
-    node, offset = 0, 0
-    total = sum(resources.get(f"{mode}_nodes").number() for mode in _MODES)
-    for mode in _MODES:
-        workers = min(resources.get(f"{mode}_workers").number(), MAX_WORKERS)
-        width = _devices_per_worker(resources, mode, per_node)
-        resources.page.work.spend(workers * max(width, per_node, 1), resources.line)
-        if mode == "decode" and workers and offset and node + 1 < total:
-            node, offset = node + 1, 0
-        for index in range(workers):
-            if width >= per_node:
-                count = -(-width // per_node)
-                nodes = tuple(range(node, node + count))
-                found.append(_Endpoint(mode, index, nodes, tuple(range(per_node))))
-                node += count
-                continue
-            if offset + width > per_node:
-                node, offset = node + 1, 0
-            found.append(_Endpoint(mode, index, (node,), tuple(range(offset, offset + width))))
-            offset += width
-            if offset >= per_node:
-                node, offset = node + 1, 0
-    return found
-
-
-def _devices_per_worker(resources: Node, mode: str, per_node: int) -> int:
-    """ResourceConfig.gpus_per_*."""
-    told = resources.get(f"gpus_per_{mode}").number()
-    workers, nodes = resources.get(f"{mode}_workers").number(), resources.get(f"{mode}_nodes")
-    if told:
-        return told
-    if nodes.number() and workers:
-        return max(nodes.number() * per_node // workers, 1)
-    if mode == "decode" and workers and nodes.is_there:
-        return _devices_per_worker(resources, "prefill", per_node)
-    return per_node
 
 
 @dataclass(slots=True)
@@ -204,20 +120,16 @@ class _Spelling:
     engine: Literal["vllm", "sglang"]
     per_node: int
     addresses: Mapping[str, str]
-    ports: _Ports = field(default_factory=_Ports)
+    ports: NodePorts = field(default_factory=NodePorts)
 
-    def launches(self, endpoint: _Endpoint) -> list[Launch]:
+    def launches(self, endpoint: Endpoint) -> list[Launch]:
         """The processes of one endpoint: one per node, or one per device."""
-        self._config(endpoint.mode).spend(len(endpoint.nodes))
+        config_of(self.top, endpoint.mode).spend(len(endpoint.nodes))
         build = self._vllm if self.engine == "vllm" else self._sglang
-        return build(endpoint, self._config(endpoint.mode))
-
-    def _config(self, mode: str) -> Node:
-        name = "aggregated" if mode == "agg" else mode
-        return self.top.get("backend", f"{self.engine}_config", name)
+        return build(endpoint, config_of(self.top, endpoint.mode))
 
     def _launch(
-        self, endpoint: _Endpoint, node: int, words: list[Word], own_env: Mapping[str, str]
+        self, endpoint: Endpoint, node: int, words: list[Word], own_env: Mapping[str, str]
     ) -> Launch:
         name = "aggregated" if endpoint.mode == "agg" else endpoint.mode
         self.top.get("environment").spend()
@@ -250,16 +162,16 @@ class _Spelling:
         at = served.line if served.is_there else path.line
         return [*words, Word("--served-model-name", at), Word(name, at)]
 
-    def _sglang(self, endpoint: _Endpoint, config: Node) -> list[Launch]:
+    def _sglang(self, endpoint: Endpoint, config: Node) -> list[Launch]:
         direct = self.top.get("frontend", "type").text() == "sglang"
         module = "sglang.launch_server" if direct else "dynamo.sglang"
         bootstrap = None
         if endpoint.mode == "prefill":
-            bootstrap = self.ports.take(self.ports.bootstrap, endpoint.nodes[0], BOOTSTRAP_PORT)
+            bootstrap = self.ports.take_bootstrap(endpoint.nodes[0])
         found = []
         for rank, node in enumerate(endpoint.nodes):
             line = config.line
-            http = self.ports.take(self.ports.http, node, HTTP_PORT, HTTP_STRIDE) if not rank else 0
+            http = self.ports.take_http(node) if not rank else 0
             own = ["--host", "0.0.0.0", "--port", str(http)]  # noqa: S104 - as srtctl writes it
             own += ["--nccl-port", str(NCCL_PORT + self.ports.number)]
             if endpoint.mode != "agg":
@@ -275,17 +187,17 @@ class _Spelling:
             found.append(self._launch(endpoint, node, words, {}))
         return found
 
-    def _vllm(self, endpoint: _Endpoint, config: Node) -> list[Launch]:
+    def _vllm(self, endpoint: Endpoint, config: Node) -> list[Launch]:
         if self.top.get("frontend", "type").text() == "vllm":
             return self._vllm_direct(endpoint, config)
-        sizes = {key: _size(config, key) for key in ("tensor", "pipeline", "data")}
+        sizes = {key: size_of(config, key) for key in ("tensor", "pipeline", "data")}
         width = sizes["tensor"] * sizes["pipeline"]
         spans = width > len(endpoint.devices)
-        is_parallel = _value(config, "data-parallel-size").is_there
+        is_parallel = value_of(config, "data-parallel-size").is_there
         per_rank = self.top.get("backend", "dp_launch_mode").text("per_node") == "per_gpu"
         ranks = sizes["data"] if is_parallel else len(endpoint.nodes)
         nixl = self.ports.take_nixl(ranks)
-        rpc = self.ports.take(self.ports.rpc, endpoint.nodes[0], RPC_PORT) if is_parallel else 0
+        rpc = self.ports.take_rpc(endpoint.nodes[0]) if is_parallel else 0
         found = []
         local = max(len(endpoint.devices) // width, 1)
         for index, node in enumerate(endpoint.nodes):
@@ -293,7 +205,7 @@ class _Spelling:
             for part in parts:
                 if is_parallel and per_rank:
                     own = self._rank_words(endpoint, index * len(endpoint.devices) + part, rpc)
-                    place = _Endpoint(
+                    place = Endpoint(
                         endpoint.mode, endpoint.index, endpoint.nodes, (endpoint.devices[part],)
                     )
                 elif is_parallel and not spans:
@@ -305,7 +217,7 @@ class _Spelling:
         return found
 
     def _dynamo_vllm(
-        self, endpoint: _Endpoint, place: tuple[int, int], own: list[str], config: Node
+        self, endpoint: Endpoint, place: tuple[int, int], own: list[str], config: Node
     ) -> Launch:
         node, nixl = place
         line = config.line
@@ -337,10 +249,10 @@ class _Spelling:
         value = self.top.get("backend").value
         return "" if isinstance(value, Mapping) and "connector" in value else "nixl"
 
-    def _leader(self, endpoint: _Endpoint) -> str:
+    def _leader(self, endpoint: Endpoint) -> str:
         return self.addresses[f"node{endpoint.nodes[0]}"]
 
-    def _rank_words(self, endpoint: _Endpoint, rank: int, rpc: int) -> list[str]:
+    def _rank_words(self, endpoint: Endpoint, rank: int, rpc: int) -> list[str]:
         words = [
             "--data-parallel-rank",
             str(rank),
@@ -349,19 +261,19 @@ class _Spelling:
         ]
         return [*words, "--data-parallel-rpc-port", str(rpc)]
 
-    def _local_words(self, endpoint: _Endpoint, first: int, sizes: tuple[int, int]) -> list[str]:
+    def _local_words(self, endpoint: Endpoint, first: int, sizes: tuple[int, int]) -> list[str]:
         local, rpc = sizes
         words = ["--data-parallel-size-local", str(local), "--data-parallel-start-rank", str(first)]
         words += ["--data-parallel-address", self._leader(endpoint)]
         return [*words, "--data-parallel-rpc-port", str(rpc), "--data-parallel-hybrid-lb"]
 
-    def _node_words(self, endpoint: _Endpoint, rank: int) -> list[str]:
+    def _node_words(self, endpoint: Endpoint, rank: int) -> list[str]:
         if len(endpoint.nodes) == 1:
             return []
         words = ["--master-addr", self._leader(endpoint), "--nnodes", str(len(endpoint.nodes))]
         return [*words, "--node-rank", str(rank), *(["--headless"] if rank else [])]
 
-    def _vllm_direct(self, endpoint: _Endpoint, config: Node) -> list[Launch]:
+    def _vllm_direct(self, endpoint: Endpoint, config: Node) -> list[Launch]:
         """`vllm serve` without Dynamo: aggregated only."""
         found = []
         for rank, node in enumerate(endpoint.nodes):
@@ -373,16 +285,6 @@ class _Spelling:
             words += _flag_words(config, (*_VLLM_DIRECT_DROPPED, "served-model-name"))
             found.append(self._launch(endpoint, node, words, {}))
         return found
-
-
-def _value(config: Node, name: str) -> Node:
-    """A flag under either spelling."""
-    dashed = config.get(name)
-    return dashed if dashed.is_there else config.get(name.replace("-", "_"))
-
-
-def _size(config: Node, name: str) -> int:
-    return max(_value(config, f"{name}-parallel-size").number(1), 1)
 
 
 def _flag_words(config: Node, dropped: tuple[str, ...]) -> list[Word]:

@@ -65,7 +65,14 @@ class Container:
         image: the reference.
         num_devices: devices that it is given, None when the file does not say.
         has_own_network: whether its ports are its own, and not the host's.
+        is_bridged: whether that is a bridge of docker's, which ends at its host.
+        lacks_names: whether it is a pod's in its node's network that is not told of the cluster's DNS.
+        leads_in_turn: whether others of its set of pods are created when it answers that it is ready.
         silence_s: after how many seconds without an answer it is killed; None when nobody asks.
+        names: host names that others reach it by.
+        shared_bytes: of its `/dev/shm`; None for the host's, or where nothing bounds it or says.
+        resources: what it asks device plugins for, by their names.
+        outside: variables of the command that starts it. They do not enter it, and tell what its author has.
     """
 
     runtime: str
@@ -73,7 +80,14 @@ class Container:
     mounts: tuple[ForeignMount, ...] = ()
     num_devices: int | None = None
     has_own_network: bool = False
+    is_bridged: bool = False
+    lacks_names: bool = False
+    leads_in_turn: bool = False
     silence_s: int | None = None
+    names: tuple[str, ...] = ()
+    shared_bytes: int | None = None
+    resources: frozenset[str] = frozenset()
+    outside: Mapping[str, Word] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +138,23 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesAsked:
+    """Nodes that a file asks for.
+
+    Args:
+        by: what asks, in the file's words (`LeaderWorkerSet kimi`).
+        used: those on which it starts an engine; None where the engines' own flags say.
+        devices: of each that it asks for, None where it does not say.
+    """
+
+    by: str
+    line: int
+    asked: int
+    used: int | None = None
+    devices: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What a foreign file says.
 
@@ -140,6 +171,10 @@ class Recipe:
         accelerator: what the format calls the accelerator.
         engine_version: what the format says of the engine's release.
         name: what the file calls itself, empty when it does not.
+        other_engine: an engine that the file starts and that is not read here.
+        choice: of a file with a sweep, the values by name that this combination of it has.
+        others: the other combinations.
+        nodes_asked: what it asks for as a whole.
     """
 
     format: str
@@ -154,6 +189,10 @@ class Recipe:
     accelerator: str | None = None
     engine_version: str | None = None
     name: str = ""
+    other_engine: Word | None = None
+    choice: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[Recipe, ...] = ()
+    nodes_asked: tuple[NodesAsked, ...] = ()
 
 
 def read_text(path: Path) -> str:

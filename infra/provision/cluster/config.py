@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from infra.errors import Problem, ProblemsFound
+from infra.plan.grammar import is_image
 from infra.provision.account import read_own_values
 from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.provision.naming import OWNER_TAGS
@@ -28,7 +29,6 @@ _LABEL = re.compile(
     r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
 )
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
 _STORAGE = (None, "local", "shared-mount", "pvc", "fsx-lustre")
@@ -128,7 +128,7 @@ def workload_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
         what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
         problems.append(cluster_problem(stack, "node_tuning", what, "none"))
     image = known.get("node_tuning_image")
-    if image is not None and not _IMAGE.fullmatch(image):
+    if image is not None and not is_image(image):
         what = f"{image} is not a reference of an image."
         example = "registry.example.com/python:3.12-slim"
         problems.append(cluster_problem(stack, "node_tuning_image", what, example))

@@ -7,14 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, PodAccess
+from infra.checks.judge import judge_stack
 from infra.errors import Problem
+from infra.plan.process import Plan
 from infra.provision.cluster.config import cluster_problem
 from infra.provision.cluster.survey import FoundCluster, FoundNode, Taint
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_objects import stack_labels
 from infra.render.pod_template import TOLERATED_EFFECT
+from infra.spec.load import LoadedStack
 
+# Rules of infra/checks/host_networks.py: what they judge, a cluster's own configuration tells.
+OF_NETWORKS = ("efa-userspace", "efa-experts", "efa-devices-mounted")
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 LWS_DEFINITION = f"leaderworkersets.{LWS_GROUP}"
 UNIT_GROUP = "disaggregatedset.x-k8s.io"
@@ -67,6 +73,18 @@ def judge_cluster(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) 
         *_admission(found, facts, demand),
         *_claim(found, facts, demand),
     ]
+
+
+def judge_networks(
+    plan: Plan, stack: LoadedStack, facts: ClusterFacts, catalog: Catalog
+) -> list[Problem]:
+    """What rules say of a stack once the cluster tells which networks its pods ask for."""
+    asked = tuple(each.id for each in catalog.networks() if each.pod_resource in facts.network)
+    if not asked:
+        return []
+    hosts = tuple(replace(host, networks=asked) for host in plan.hosts)
+    judged = judge_stack(replace(plan, hosts=hosts), stack, catalog)
+    return [problem for problem in judged if problem.rule in OF_NETWORKS]
 
 
 def is_lent(found: FoundCluster, stack: str) -> bool:

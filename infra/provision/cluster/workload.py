@@ -13,14 +13,12 @@ from pulumi_kubernetes import apps, core, policy, rbac
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_stack
-from infra.errors import Problem, ProblemsFound
 from infra.inventory.pods import INTERFACE
-from infra.plan.compile import compile_stack
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.cluster.objects import namespace_metadata, refuse_unmade, stack_objects
 from infra.provision.inventory_output import HostRecord, inventory_document
+from infra.provision.judged_stack import judged_plan
 from infra.provision.secret_values import secret_values
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_documents import CLIENTS
@@ -147,29 +145,14 @@ class Workload(pulumi.ComponentResource):
         return own
 
 
-def judged_plan(stack: LoadedStack, catalog: Catalog) -> Plan:
-    """The stack compiled for pods and judged by every rule, as `fab up` does; what does not refuse it is logged.
+def judged_pods(stack: LoadedStack, catalog: Catalog) -> Plan:
+    """The stack compiled for pods and judged by every rule.
 
     Raises:
         InfraError: the stack asks for what is not made in pods, or a rule refuses it.
     """
     refuse_unmade(stack)
-    plan = compile_stack(stack, catalog=catalog).plan
-    refuse_or_warn(judge_stack(plan, stack, catalog))
-    return plan
-
-
-def refuse_or_warn(problems: Sequence[Problem]) -> None:
-    """Log what does not refuse a stack.
-
-    Raises:
-        ProblemsFound: something does.
-    """
-    errors = tuple(problem for problem in problems if problem.blocks)
-    if errors:
-        raise ProblemsFound(errors)
-    for problem in problems:
-        pulumi.log.warn(str(problem))
+    return judged_plan(stack, catalog)
 
 
 def workload_content(

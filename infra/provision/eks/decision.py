@@ -17,7 +17,7 @@ from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
-from infra.provision.cluster.workload import WorkloadContent, judged_plan, workload_content
+from infra.provision.cluster.workload import WorkloadContent, judged_pods, workload_content
 from infra.provision.eks.config import EksFacts, read_eks, read_eks_values, small_network_problem
 from infra.provision.eks.pods import pod_facts, weights_volume
 from infra.provision.eks.rules import (
@@ -86,7 +86,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         InfraError: something is missing, wrong or refused; nothing was registered.
     """
     _need_log_in()
-    wanted = _read(stack, topology, judged_plan(stack, catalog))
+    wanted = _read(stack, topology, judged_pods(stack, catalog))
     tags = Tags(stack=stack.name, further=wanted.account.tags)
     store = choose_store(stack.spec.weights, wanted.account, tags)
     accelerator = catalog.accelerator(wanted.plan.hosts[0].accelerator)

@@ -11,6 +11,7 @@ from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem
 from infra.provision.account import Account
+from infra.provision.asking import Asking
 from infra.provision.eks.config import EksFacts, admin_problem
 from infra.provision.eks.rules import (
     FoundAddon,
@@ -22,7 +23,7 @@ from infra.provision.eks.rules import (
 )
 from infra.provision.eks.standing import StandingCluster, find_standing
 from infra.provision.found import FoundSubnet
-from infra.provision.survey import Asking, find_subnet
+from infra.provision.survey import find_subnet
 from infra.provision.zone import Zone
 
 _RELEASE = (

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulumi_aws import ec2
-
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
 from infra.provision.account import Account
+from infra.provision.asking import Asking
 from infra.provision.capacity import CapacityPlan
 from infra.provision.config_problems import account_problem
 from infra.provision.eks.nodes import CAPACITY_TYPES, node_config, user_data
 from infra.provision.eks.standing import StandingCluster
-from infra.provision.survey import Asking
+from infra.provision.launch_template import layout_of, read_template
 
 ACCELERATORS = "accelerators"
 
@@ -37,10 +36,7 @@ def wanted_template(
         "instance type": instance_type.id,
         "first boot": user_data(node_config(has_disks=True), mount),
         "root_volume_gib": account.root_volume_gib,
-        "network layout": sorted(
-            (each.card, each.device, each.type)
-            for each in instance_type.interfaces(capacity.layout)
-        ),
+        "network layout": layout_of(instance_type.interfaces(capacity.layout)),
         "reservation_id": account.reservation_id or "",
     }
 
@@ -60,7 +56,7 @@ def block_problems(
         "moe-infra:reservation_id",
         f"answer on launch template {group.template_id}",
         "cr-0123456789abcdef0",
-        lambda: _read(group.template_id),
+        lambda: read_template(id=group.template_id),
     )
     if found is not None:
         changed += [each for each, value in wanted.items() if found[each] != value]
@@ -73,24 +69,3 @@ def block_problems(
     key = "kubernetes_version" if group.version != standing.version else "reservation_id"
     example = group.version if key == "kubernetes_version" else "cr-0123456789abcdef0"
     return (*asking.problems, account_problem(f"moe-infra:{key}", what, example, stack))
-
-
-def _read(identity: str) -> dict[str, object]:
-    """The newest version of a launch template, in the words of `wanted_template`."""
-    found = ec2.get_launch_template(id=identity)
-    volumes = [each.ebs[0].volume_size for each in found.block_device_mappings if each.ebs]
-    targets = [
-        target.capacity_reservation_id
-        for each in found.capacity_reservation_specifications
-        for target in each.capacity_reservation_targets
-    ]
-    return {
-        "instance type": found.instance_type,
-        "first boot": found.user_data,
-        "root_volume_gib": int(volumes[0]) if volumes else None,
-        "network layout": sorted(
-            (int(each.network_card_index), int(each.device_index), each.interface_type)
-            for each in found.network_interfaces
-        ),
-        "reservation_id": targets[0] if targets else "",
-    }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+Findings = Iterator[str]
+"""A sentence for each violation."""
 
 
 class Unknown:
@@ -71,3 +75,23 @@ def rows_of(values: Mapping[str, object], name: str) -> Iterator[Mapping[str, ob
     for each in value if isinstance(value, list) else ():
         if isinstance(each, Mapping):
             yield each
+
+
+def texts_of(values: Mapping[str, object], *names: str) -> list[str]:
+    """The texts of some lists among values."""
+    found: list[str] = []
+    for name in names:
+        value = values.get(name)
+        found += [str(each) for each in value] if isinstance(value, list) else []
+    return found
+
+
+def statements_of(policy: str) -> list[Mapping[str, object]]:
+    """The statements of a policy document; none of one that is not known yet."""
+    try:
+        found = json.loads(policy or "{}").get("Statement", [])
+    except (ValueError, AttributeError):
+        return []
+    return [
+        each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)
+    ]

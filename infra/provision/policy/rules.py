@@ -6,14 +6,21 @@ knows Pulumi: `analyzer` brings the resources.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
 from infra.provision.address_blocks import is_the_world
-from infra.provision.policy.declared import UNKNOWN, Declared, map_of, text_of
+from infra.provision.policy import roles
+from infra.provision.policy.declared import (
+    UNKNOWN,
+    Declared,
+    Findings,
+    map_of,
+    statements_of,
+    text_of,
+    texts_of,
+)
 
 INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
@@ -29,17 +36,11 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 EFS = "aws:efs/fileSystem:FileSystem"
 EFS_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
-ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
-ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 CLUSTER = "aws:eks/cluster:Cluster"
 LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
 ANY_PROTOCOL = "-1"
 TLS_ALONE = "aws:SecureTransport"
-# Policies of AWS's own by which a machine would do, or read, far more than it is for.
-WIDE_POLICY = re.compile(
-    r"AdministratorAccess|PowerUserAccess|FullAccess$|^AmazonSSMManagedInstanceCore$"
-)
 CAPACITY_TAG = "moe-infra:capacity"
 REQUIRED_TAGS = ("Name", "moe-infra:stack")
 ONLY_RESERVED = "capacity-reservations-only"
@@ -60,14 +61,12 @@ TAGGED = frozenset(
         "aws:eks/nodeGroup:NodeGroup",
         "aws:eks/podIdentityAssociation:PodIdentityAssociation",
         "aws:iam/instanceProfile:InstanceProfile",
-        "aws:iam/role:Role",
+        roles.ROLE,
         "aws:kms/key:Key",
         "aws:lb/listener:Listener",
         "aws:lb/targetGroup:TargetGroup",
     }
 )
-
-Findings = Iterator[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +93,10 @@ def find_open_ports(resource: Declared) -> Findings:
     if resource.type == INGRESS_RULE:
         blocks = [resource.text("cidrIpv4"), resource.text("cidrIpv6")]
     elif resource.type == OLD_RULE and resource.text("type") == "ingress":
-        blocks = _texts(resource.properties, "cidrBlocks", "ipv6CidrBlocks")
+        blocks = texts_of(resource.properties, "cidrBlocks", "ipv6CidrBlocks")
     elif resource.type == SECURITY_GROUP:
         for row in resource.rows("ingress"):
-            blocks += _texts(row, "cidrBlocks", "ipv6CidrBlocks")
+            blocks += texts_of(row, "cidrBlocks", "ipv6CidrBlocks")
     for block in blocks:
         if is_the_world(block):
             yield f"{block} may dial it; engines and routers answer whoever reaches them. Name your own network."
@@ -109,7 +108,7 @@ def find_open_ports(resource: Declared) -> Findings:
 
 def _open_api(network: Mapping[str, object]) -> Findings:
     """A cluster's API that everybody may dial: AWS opens it unless it is told otherwise."""
-    blocks = _texts(network, "publicAccessCidrs")
+    blocks = texts_of(network, "publicAccessCidrs")
     is_open = not blocks or any(map(is_the_world, blocks))
     is_unknown = network.get("publicAccessCidrs") is UNKNOWN
     if is_open and not is_unknown and text_of(network, "endpointPublicAccess") != "false":
@@ -119,7 +118,7 @@ def _open_api(network: Mapping[str, object]) -> Findings:
 def find_plain_secrets(resource: Declared) -> Findings:
     """Clusters whose secrets are not encrypted with a key of the account's own."""
     if resource.type == CLUSTER:
-        encrypted = _texts(resource.map("encryptionConfig"), "resources")
+        encrypted = texts_of(resource.map("encryptionConfig"), "resources")
         if "secrets" not in encrypted:
             yield "Its secrets are not encrypted with a key of yours: set encryptionConfig for secrets."
 
@@ -163,20 +162,6 @@ def find_public_addresses(resource: Declared) -> Findings:
         yield "It asks for a public address; hosts are reached inside their network."
     if resource.type == SUBNET and resource.text("mapPublicIpOnLaunch") == "true":
         yield "Every machine in it would get a public address."
-
-
-def find_wide_roles(resource: Declared) -> Findings:
-    """Roles that may do everything with a service, or read objects and parameters of the whole account."""
-    if resource.type == ATTACHMENT:
-        name = resource.text("policyArn").rpartition("/")[2]
-        if WIDE_POLICY.search(name):
-            yield f"{name} gives more than a host needs: name the actions and what they are of."
-    for each in _statements(resource.text("policy")) if resource.type == ROLE_POLICY else ():
-        actions, resources = _words(each.get("Action")), _words(each.get("Resource"))
-        wide = [action for action in actions if action.endswith("*")]
-        everywhere = [action for action in actions if action.startswith(("s3:", "ssm:Get"))]
-        if each.get("Effect") == "Allow" and (wide or (everywhere and "*" in resources)):
-            yield f"It allows {', '.join(wide or everywhere)} on {', '.join(resources)}: name what it is for."
 
 
 def find_missing_tags(resource: Declared, further: Sequence[str] = ()) -> Findings:
@@ -244,7 +229,7 @@ def find_plain_transport(resources: Sequence[Declared]) -> Iterator[tuple[Declar
         policies = [each for each in resources if each.type == policy_token]
         for kept in (each for each in resources if each.type == token):
             texts = [each.properties.get("policy") for each in policies if each.is_from(key, kept)]
-            if not any(text is UNKNOWN or TLS_ALONE in str(text) for text in texts):
+            if not any(text is UNKNOWN or _denies_plain(str(text)) for text in texts):
                 yield (
                     kept,
                     f"It answers without TLS: give it a policy that denies where {TLS_ALONE} is false.",
@@ -278,7 +263,7 @@ ONE_RULES: tuple[OneRule, ...] = (
     OneRule(
         name="narrow-roles",
         description="Roles name what they may do, and with what.",
-        judge=find_wide_roles,
+        judge=roles.find_wide_roles,
     ),
     OneRule(
         name="protected-weights",
@@ -323,25 +308,12 @@ def _is_self_rule(rule: Declared, group: Declared, token: str) -> bool:
     )
 
 
-def _statements(policy: str) -> list[Mapping[str, object]]:
-    """The statements of a policy document; none of one that is not known yet."""
-    try:
-        found = json.loads(policy or "{}").get("Statement", [])
-    except (ValueError, AttributeError):
-        return []
-    return [
-        each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)
-    ]
-
-
-def _words(value: object) -> list[str]:
-    """Words that stand alone or in a list."""
-    return [str(each) for each in (value if isinstance(value, list) else [value] if value else [])]
-
-
-def _texts(values: Mapping[str, object], *names: str) -> list[str]:
-    found: list[str] = []
-    for name in names:
-        value = values.get(name)
-        found += [str(each) for each in value] if isinstance(value, list) else []
-    return found
+def _denies_plain(policy: str) -> bool:
+    """Whether a statement of a policy document denies what comes without TLS, whoever asks."""
+    wanted = {"Bool": {TLS_ALONE: "false"}}
+    return any(
+        each.get("Effect") == "Deny"
+        and each.get("Condition") == wanted
+        and each.get("Principal") in ("*", {"AWS": "*"})
+        for each in statements_of(policy)
+    )

@@ -90,7 +90,6 @@ class Kind:
     Args:
         noun: as the provider's messages name it.
         make: refuses or makes a resource; raises `RefusedError`.
-        replaces: properties that cannot change in place, besides those that `published_schemas` knows.
         auto_name: the property that gets a name when the program gives none.
         links: other resources that must exist, and that cannot be deleted before this one.
         belongings: what the cloud made with it, or keeps in it, and deletes with it.
@@ -98,7 +97,6 @@ class Kind:
 
     noun: str
     make: Callable[[Request], Made]
-    replaces: frozenset[str] = frozenset()
     auto_name: str | None = None
     links: tuple[Link, ...] = ()
     belongings: Callable[[Store, Resource], Sequence[Resource]] = lambda _store, _resource: ()

@@ -13,7 +13,7 @@ from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.question import Lookup, Question, missing
 from infra.rehearsal.cloud.running_machines import Machine, num_free, running_machines
 from infra.rehearsal.cloud.storage_kinds import BUCKET
-from infra.rehearsal.cloud.store import Reservation, Store
+from infra.rehearsal.cloud.store import Reservation, Resource, Store
 from infra.rehearsal.cloud.world import (
     IMAGES,
     NODE_IMAGES,
@@ -111,11 +111,28 @@ def _offerings(question: Question) -> dict[str, object]:
     }
 
 
+def _chosen_template(question: Question) -> Resource:
+    """The one template with an id, or with tags; more than one is an error, as with the provider."""
+    identity, tags = question.text("id"), question.args.get("tags")
+    wanted = dict(tags) if isinstance(tags, Mapping) else {}
+    found = [
+        each
+        for each in question.store.of_type(TEMPLATE)
+        if identity in ("", each.id) and wanted.items() <= _tags_of(each).items()
+    ]
+    if len(found) != 1:
+        raise missing("EC2 Launch Template", identity or f"{len(found)} with these tags")
+    return found[0]
+
+
+def _tags_of(resource: Resource) -> dict[str, object]:
+    tags = resource.inputs.get("tags")
+    return dict(tags) if isinstance(tags, Mapping) else {}
+
+
 def _launch_template(question: Question) -> dict[str, object]:
     """The newest version of a template: the provider shows lists where a template takes one thing."""
-    found = question.store.get(TEMPLATE, question.text("id"))
-    if found is None:
-        raise missing("EC2 Launch Template", question.text("id"))
+    found = _chosen_template(question)
     reserved = found.inputs.get("capacityReservationSpecification")
     target = reserved.get("capacityReservationTarget") if isinstance(reserved, dict) else None
     rows = found.inputs.get("blockDeviceMappings")
@@ -123,6 +140,9 @@ def _launch_template(question: Question) -> dict[str, object]:
     return {
         "id": found.id,
         "instanceType": found.inputs.get("instanceType"),
+        "imageId": found.inputs.get("imageId") or "",
+        "keyName": found.inputs.get("keyName") or "",
+        "tags": _tags_of(found),
         "userData": found.inputs.get("userData"),
         "networkInterfaces": found.inputs.get("networkInterfaces") or [],
         "blockDeviceMappings": [{**each, "ebs": [each["ebs"]]} for each in volumes],

@@ -16,7 +16,12 @@ from infra.rehearsal.cloud import (
 from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_linked, values_at
 from infra.rehearsal.cloud.package_types import UnknownTypeError, resource_type
 from infra.rehearsal.cloud.property_rules import property_failures
-from infra.rehearsal.cloud.published_schemas import settled_properties
+from infra.rehearsal.cloud.provider_changes import (
+    changed_inputs,
+    is_deleted_first,
+    replacing_inputs,
+    unknown_outputs,
+)
 from infra.rehearsal.cloud.recorded_outputs import constant_outputs
 from infra.rehearsal.cloud.store import Resource, Store, digits
 from infra.rehearsal.cloud.value_rules import value_failures
@@ -58,7 +63,7 @@ def check(
         return [("", f"pulumi-aws has no resource type {error}")]
     name = kind.auto_name
     if name is not None and inputs.get(name) is None and inputs.get(f"{name}Prefix") is None:
-        inputs[name] = old.get(name) or f"{urn.rpartition('::')[2]}-{digits(urn)[:7]}"
+        inputs[name] = old.get(name) or _automatic(urn)
     # an automatic name is as long as that of the resource lets it be
     return [*property_failures(inputs, declared.inputs), *value_failures(token, inputs)]
 
@@ -67,15 +72,34 @@ def changes(
     token: str, old: Mapping[str, object], new: Mapping[str, object]
 ) -> tuple[list[str], list[str]]:
     """The properties that differ, and those among them that cannot change in place."""
-    names = sorted(name for name in {*old, *new} if _differs(old.get(name), new.get(name)))
-    settled = settled_properties(token) | KINDS[token].replaces
-    return names, [name for name in names if name in settled]
+    return changed_inputs(old, new), replacing_inputs(token, old, new)
+
+
+def goes_first(token: str, urn: str, inputs: Mapping[str, object]) -> bool:
+    """Whether the provider deletes a resource before it makes the one that replaces it."""
+    name = KINDS[token].auto_name
+    return is_deleted_first(token, inputs, "" if name is None else _automatic(urn))
 
 
 def preview(token: str, inputs: Mapping[str, object]) -> dict[str, object]:
     """What a preview knows of a new resource: its inputs; the rest is unknown."""
     computed = resource_type(token).outputs - set(inputs)
     return {**dict.fromkeys(computed, UNKNOWN), **inputs}
+
+
+def preview_change(
+    token: str, old: Mapping[str, object], outputs: Mapping[str, object], new: Mapping[str, object]
+) -> dict[str, object]:
+    """What a preview knows of a changed resource: what it was, its new inputs, and less than that of some outputs.
+
+    Args:
+        token: type of the resource.
+        old: its inputs before.
+        outputs: its outputs before.
+        new: its inputs after.
+    """
+    unknown = unknown_outputs(token, old, new)
+    return {**outputs, **new, **dict.fromkeys(unknown, UNKNOWN)}
 
 
 def create(store: Store, region: str, urn: str, inputs: dict[str, object]) -> Resource:
@@ -189,6 +213,6 @@ def _name(request: Request) -> str:
     return request.urn.rpartition("::")[2]
 
 
-def _differs(old: object, new: object) -> bool:
-    """Whether two inputs differ; nothing, false and empty are not told apart when one is missing."""
-    return old != new and not (old in (None, "", [], {}) and new in (None, "", [], {}))
+def _automatic(urn: str) -> str:
+    """The name that a resource gets when the program gives none."""
+    return f"{urn.rpartition('::')[2]}-{digits(urn)[:7]}"

@@ -1,4 +1,4 @@
-"""What AWS's own CloudFormation schemas say: which values a property takes, and which properties never change.
+"""What AWS's own CloudFormation schemas say: which values a property takes.
 
 `cloudformation.json` holds what concerns the emulated types, as cfn-lint carries it; `scripts/dump-cloudformation`
 writes it. A type of pulumi-aws and one of CloudFormation are the same thing of the same API under names that differ
@@ -125,50 +125,6 @@ TYPES: Mapping[str, SameThing] = {
         name="AWS::EKS::PodIdentityAssociation"
     ),
 }
-
-# Properties that CloudFormation replaces for although EC2 has a call that changes them: ModifySecurityGroupRules,
-# ReplaceRouteTableAssociation, CreateTags (botocore 1.44.5).
-IN_PLACE: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(
-        (
-            "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
-            "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-        ),
-        frozenset(
-            {
-                *("ipProtocol", "fromPort", "toPort", "cidrIpv4", "cidrIpv6"),
-                *("referencedSecurityGroupId", "prefixListId"),
-            }
-        ),
-    ),
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": frozenset({"routeTableId"}),
-    "aws:ec2/placementGroup:PlacementGroup": frozenset({"tags"}),
-}
-# Properties of which CloudFormation does not say so (it keeps them in a section, or has no such type), and that no call
-# of the API changes (botocore 1.44.5: UpdateFileSystemLustreConfiguration has neither; the others have no update call).
-BEYOND: Mapping[str, frozenset[str]] = {
-    "aws:ec2/availabilityZoneGroup:AvailabilityZoneGroup": frozenset({"groupName"}),
-    "aws:ec2/eip:Eip": frozenset({"domain"}),
-    "aws:ec2/placementGroup:PlacementGroup": frozenset({"name"}),
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": frozenset({"gatewayId"}),
-    # DisassociateAccessPolicy and AssociateAccessPolicy alone; the latter changes the scope
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": frozenset(
-        {"clusterName", "principalArn", "policyArn"}
-    ),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": frozenset({"fileSystemId"}),
-    "aws:fsx/lustreFileSystem:LustreFileSystem": frozenset({"deploymentType", "efaEnabled"}),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": frozenset({"role", "policyArn"}),
-    "aws:lb/targetGroupAttachment:TargetGroupAttachment": frozenset(
-        {"targetGroupArn", "targetId", "port"}
-    ),
-}
-
-
-def settled_properties(token: str) -> frozenset[str]:
-    """The properties of a type that cannot change in place, as published and as the provider differs from it."""
-    published = _schemas().get(token, {}).get("settled", [])
-    names = frozenset(published if isinstance(published, list) else ())
-    return (names - IN_PLACE.get(token, frozenset())) | BEYOND.get(token, frozenset())
 
 
 def published_values(token: str) -> Mapping[str, Mapping[str, object]]:

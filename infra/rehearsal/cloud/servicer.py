@@ -83,7 +83,10 @@ class CloudServicer:
         )
         kinds = provider_pb2.DiffResponse
         return kinds(
-            changes=kinds.DIFF_SOME if names else kinds.DIFF_NONE, diffs=names, replaces=replaced
+            changes=kinds.DIFF_SOME if names else kinds.DIFF_NONE,
+            diffs=names,
+            replaces=replaced,
+            deleteBeforeReplace=operations.goes_first(token, request.urn, to_python(request.news)),
         )
 
     def _create(self, request: Any) -> Any:
@@ -107,9 +110,13 @@ class CloudServicer:
     def _update(self, request: Any) -> Any:
         inputs = to_python(request.news)
         if request.preview or has_unknown(inputs):
-            return provider_pb2.UpdateResponse(
-                properties=to_struct({**to_python(request.olds), **inputs})
+            outputs = operations.preview_change(
+                operations.type_of(request.urn),
+                to_python(request.old_inputs),
+                to_python(request.olds),
+                inputs,
             )
+            return provider_pb2.UpdateResponse(properties=to_struct(outputs))
         resource = operations.update(self._store, self._region, request.id, request.urn, inputs)
         return provider_pb2.UpdateResponse(properties=to_struct(resource.outputs))
 

@@ -127,13 +127,17 @@ class PodContainer:
     def _words(self) -> list[str]:
         """The command that its runtime is given."""
         container = self.pod.container
-        program, *rest = (resolved(word, self.pod.environment) for word in container["command"])
+        command, arguments = (
+            [resolved(word, self.pod.environment) for word in container.get(key) or ()]
+            for key in ("command", "args")
+        )
         words = ["docker", "run", f"--name={self.pod.name}", "--pull=never", "--log-driver=none"]
         words += ["--network=host", "--ulimit", OPEN_FILES]
         words += [f"--env-file={self._folder('environment')}"]
         words += self._security(container.get("securityContext") or {})
         words += [*self._devices(container), *self._mounts(container)]
-        return [*words, "--entrypoint", program, container["image"], *rest]
+        words += ["--entrypoint", command[0]] if command else []
+        return [*words, container["image"], *command[1:], *arguments]
 
     def _security(self, context: Document) -> list[str]:
         words = ["--privileged"] if context.get("privileged") else []

@@ -62,7 +62,9 @@ _POD_SECURITY: Mapping[str, Judge] = {
     **dict.fromkeys(("runAsUser", "runAsGroup", "runAsNonRoot"), _ANY),
 }
 _CONTAINER: Mapping[str, Judge] = {
-    **dict.fromkeys(("name", "image", "command", "env", "resources", "securityContext"), _ANY),
+    **dict.fromkeys(
+        ("name", "image", "command", "args", "env", "resources", "securityContext"), _ANY
+    ),
     **dict.fromkeys(("volumeMounts", "startupProbe", "readinessProbe"), _ANY),
     **dict.fromkeys(
         ("terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"), _ANY

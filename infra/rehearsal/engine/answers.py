@@ -10,6 +10,8 @@ TOKEN = re.compile(r"\s*(?:\w+|[^\w\s])")
 SUM = re.compile(r"(\d+)\s*(\+|-|\*|x|×|plus|minus|times)\s*(\d+)", re.IGNORECASE)
 THOUGHT = "The user asks; I answer."
 FILLER = " and so on"
+# so many tokens that were there before are the beginning of a repetition
+ECHO = 6
 
 
 class Answer(NamedTuple):
@@ -35,15 +37,25 @@ def count_tokens(prompt: Any) -> int:
     return 1
 
 
-def answer(prompt: str, *, is_chat: bool, has_images: bool, thinks: bool) -> Answer:
-    """Return the answer to a prompt; arithmetic on two numbers is right."""
+def answer(prompt: str, *, is_chat: bool, picture: str | None, thinks: bool) -> Answer:
+    """Return the answer to a prompt; arithmetic on two numbers is right.
+
+    Args:
+        prompt: all of its text.
+        is_chat: whether the model is asked, rather than told to go on.
+        picture: the colour of a picture in the prompt, "" for one of none that is known, None without one.
+        thinks: whether a thought comes first.
+    """
     found = SUM.findall(prompt)
+    again = "" if is_chat else _continued(tokens_of(prompt))
     if found:
         left, sign, right = found[-1]
         result = _calculate(int(left), sign.lower(), int(right))
         text = f"The answer is {result}." if is_chat else f" {result}"
-    elif has_images:
-        text = "The image shows a simulated picture."
+    elif picture is not None:
+        text = f"The image shows a simulated {picture or 'picture'}."
+    elif again:
+        text = again
     else:
         text = (
             "This is the answer of a simulated model."
@@ -62,15 +74,24 @@ def extend(tokens: tuple[str, ...], count: int) -> tuple[str, ...]:
     return tuple(result)
 
 
-def tool_arguments(tool: dict[str, Any], prompt: str) -> str:
-    """Return arguments that satisfy a tool's schema, as JSON text."""
+def tool_arguments(tool: dict[str, Any], prompt: str, picture: str | None) -> str:
+    """Return arguments that satisfy a tool's schema, as JSON text; text is a picture's colour where there is one."""
     schema = tool.get("function", {}).get("parameters") or {}
     names = schema.get("required") or list(schema.get("properties", {}))
     properties = schema.get("properties", {})
-    return json.dumps({name: _example(properties.get(name, {}), prompt) for name in names})
+    return json.dumps({name: _example(properties.get(name, {}), prompt, picture) for name in names})
 
 
-def _example(schema: dict[str, Any], prompt: str) -> Any:
+def _continued(tokens: tuple[str, ...]) -> str:
+    """What came after the end of a prompt where it stands earlier in it, "" where it is new: models go on so."""
+    end = tokens[-ECHO:]
+    for start in range(len(tokens) - len(end) - 1, -1, -1) if len(end) == ECHO else ():
+        if tokens[start : start + ECHO] == end:
+            return "".join(tokens[start + ECHO : len(tokens) - ECHO])
+    return ""
+
+
+def _example(schema: dict[str, Any], prompt: str, picture: str | None) -> Any:
     if schema.get("enum"):
         return schema["enum"][0]
     numbers = re.findall(r"\d+", prompt)
@@ -82,7 +103,7 @@ def _example(schema: dict[str, Any], prompt: str) -> Any:
         "object": {},
     }
     names = re.findall(r"(?<=\s)[A-Z][a-z]+", prompt)
-    return simple.get(str(schema.get("type")), names[-1] if names else "text")
+    return simple.get(str(schema.get("type")), picture or (names[-1] if names else "text"))
 
 
 def _calculate(left: int, sign: str, right: int) -> int:

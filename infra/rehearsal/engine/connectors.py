@@ -87,6 +87,7 @@ class NixlConnector:
         addresses = site.settings.addresses
         self._host = addresses.side_channel_host
         self._port = addresses.side_channel_port + site.rank
+        self._backends = tuple(site.kv.extra.get("backends", ()))
 
     def listen(self) -> None:
         """Bind the side channel.
@@ -96,7 +97,7 @@ class NixlConnector:
         """
         site = self._site
         check_backends(site.kv)
-        check_transfer(dict(os.environ), site.world)
+        check_transfer(dict(os.environ), site.world, self._backends)
         identity = {
             "engine_id": site.engine_id,
             "compatibility_hash": site.settings.compatibility_hash,
@@ -112,7 +113,7 @@ class NixlConnector:
         """Keep the blocks of a finished prefill and return what decode has to know."""
         site = self._site
         if not self._has_published:
-            site.draw(ucx_endpoint_lines(site.world, self._agent))
+            site.draw(ucx_endpoint_lines(site.world, self._agent, self._backends))
             self._has_published = True
         published = self._store.publish(
             finished.request_id, finished.num_tokens, site.settings.block_size
@@ -186,7 +187,7 @@ class NixlConnector:
             )
         site.log.tell("nixl/worker.py:555", f"NIXL compatibility check passed (hash: {remote})")
         if not self._greeted:
-            site.draw(ucx_endpoint_lines(site.world, self._agent))
+            site.draw(ucx_endpoint_lines(site.world, self._agent, self._backends))
         self._greeted.add(engine_id)
 
 
@@ -209,7 +210,7 @@ class AscendMooncakeConnector:
             Failed: Mooncake's, vllm-ascend's or ZMQ's own error.
         """
         site = self._site
-        check_ascend_connector(site.kv, site.settings.parallel)
+        check_ascend_connector(site.kv, site.settings.parallel, site.settings.release.plugin)
         site.draw(mooncake_lines(site.world))
         if not site.kv.is_producer:
             return

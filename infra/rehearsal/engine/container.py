@@ -1,12 +1,14 @@
 """What collectives and transfers need of the container they run in, beside devices; nothing where there is none.
 
 Sources: NVIDIA/nccl:src/mnnvl.cc@192610c (IMEX channels); NCCL user guide, troubleshooting (shared memory of 64 MB as
-docker gives it, ``ulimit -l``); NVIDIA/nccl-tests#206 (memory that cannot be locked); openucx/ucx#7930 (likewise).
+docker gives it, ``ulimit -l``); NVIDIA/nccl-tests#206 (memory that cannot be locked); openucx/ucx#7930 (likewise);
+aws/deep-learning-containers test/efa/scripts/nixl_libfabric_smoke.py@e0ecede (a NIXL without EFA).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from .failures import Failed, write_error
 from .parallel import Parallel
@@ -15,6 +17,7 @@ from .world import LOCKED_MEMORY, World, device_folder, is_in_container
 CHANNEL = "nvidia-caps-imex-channels/channel0"
 DOCKER_SHARED_BYTES = 64 << 20
 PROCESS = "Worker_TP0"
+LIBFABRIC = "LIBFABRIC"
 
 
 def check_shared_memory(environ: dict[str, str], world: World, place: Parallel) -> None:
@@ -50,12 +53,15 @@ def check_cards(environ: dict[str, str], world: World, place: Parallel) -> None:
         raise _system_error("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory")
 
 
-def check_transfer(environ: dict[str, str], world: World) -> None:
-    """Check that NIXL may register memory with a card.
+def check_transfer(environ: dict[str, str], world: World, backends: Collection[str]) -> None:
+    """Check that NIXL may register memory with a card, and finds what speaks to EFA where it is to take no other.
 
     Raises:
         Failed: NIXL's own error, after UCX's.
     """
+    wants_efa = LIBFABRIC in backends and environ.get("FI_PROVIDER") == "efa"
+    if wants_efa and world.network != "efa":
+        raise Failed("nixl._bindings.nixlBackendError", "NIXL_ERR_BACKEND", "EngineCore")
     if _is_judged(environ, world) and world.network == "rdma" and not _locks_memory(environ):
         kib = int(environ[LOCKED_MEMORY]) >> 10
         write_error(

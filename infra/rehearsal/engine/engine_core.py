@@ -55,6 +55,9 @@ class EngineCore:
         )
         self.connector: Connector | None = None
         self.step: Callable[[], Awaitable[None]] | None = None
+        # whether what was fetched for a prompt was garbled; such a prompt is not fetched again
+        self.caches_prefixes = False
+        self._cached: dict[int, bool] = {}
 
     def stall(self) -> None:
         """Answer nothing from now on: a collective waits for a rank that is gone."""
@@ -65,7 +68,7 @@ class EngineCore:
 
         Args:
             request: ``request_id``, ``path``, ``num_prompt_tokens``, ``tokens`` (the full answer),
-                ``max_tokens``, ``kv_transfer_params``.
+                ``max_tokens``, ``prefix`` (what a prefix cache knows the prompt by), ``kv_transfer_params``.
 
         Returns:
             ``tokens``, ``finish_reason`` and ``kv_transfer_params``, or ``error``.
@@ -113,7 +116,16 @@ class EngineCore:
             with contextlib.suppress(OSError):  # who is gone stalls the group, which is seen below
                 await self.step()
         await self._be_whole()
+        if self._is_garbled(request, source):
+            request = {**request, "tokens": garbled(request["tokens"])}
         return self._finish(request, params, source)
+
+    def _is_garbled(self, request: dict[str, Any], source: str) -> bool:
+        """Whether the KV cache that the answer is made from is something else than was computed."""
+        is_garbled = self._world.garbles(source)
+        if not self.caches_prefixes or request["num_prompt_tokens"] < self._settings.block_size:
+            return is_garbled
+        return self._cached.setdefault(request["prefix"], is_garbled)
 
     async def _be_whole(self) -> None:
         """Go on while every rank of the group is there.
@@ -158,6 +170,11 @@ class EngineCore:
             }
         )
         return result
+
+
+def garbled(tokens: list[str]) -> list[str]:
+    """Return what a model says that reads the KV cache of something else: as many tokens, and none of them right."""
+    return ["!"] * len(tokens)
 
 
 def make_site(core: EngineCore, kv: KvTransfer, site: tuple[Loop, Settings, World, Log]) -> Site:

@@ -9,7 +9,11 @@ from .catalogue import JsonFields
 from .command_line import Arguments
 from .failures import Failed, invalid
 from .parallel import Parallel, Version
+from .world import is_in_container
 
+# Where vllm-ascend's images have Mooncake as a wheel; until then they build it.
+MOONCAKE_WHEEL = (0, 23, 0)
+MOONCAKE_LIBRARY = "ascend_transport.so"
 Connector = Literal["nixl", "mooncake", "ascend-mooncake", "none"]
 
 # The plugins of NIXL 1.5.1 and of its source tree.
@@ -152,11 +156,11 @@ def check_ascend_sizes(kv: KvTransfer, parallel: Parallel) -> None:
                 )
 
 
-def check_ascend_connector(kv: KvTransfer, parallel: Parallel) -> None:
+def check_ascend_connector(kv: KvTransfer, parallel: Parallel, plugin: str) -> None:
     """The checks of MooncakeConnectorV1's worker and of Mooncake itself.
 
     Raises:
-        Failed: a size is missing or impossible, or Mooncake does not find its configuration.
+        Failed: a size is missing or impossible, or Mooncake does not find its libraries or its configuration.
     """
     for side in ("prefill", "decode"):
         for key in ("tp_size", "dp_size"):
@@ -173,6 +177,7 @@ def check_ascend_connector(kv: KvTransfer, parallel: Parallel) -> None:
         )
     if kv.role == "kv_consumer" and parallel.pipeline != 1:
         raise Failed("AssertionError", "decode pp_size must be 1", "EngineCore")
+    _load_mooncake(plugin)
     path = os.environ.get("MOE_REHEARSAL_HCCN_CONF", HCCN_CONFIGURATION)
     if not os.path.isfile(path):
         raise Failed(
@@ -181,3 +186,31 @@ def check_ascend_connector(kv: KvTransfer, parallel: Parallel) -> None:
             f"(mooncake) can't open conf file: {path}",
             process="EngineCore",
         )
+
+
+def _load_mooncake(plugin: str) -> None:
+    """Load Mooncake as its Python module does: where images have built it, ld.so is told its folder by a shell alone.
+
+    Sources: vllm-ascend Dockerfile.a3@v0.22.1rc1 (`make install` to /usr/local/lib, no `ldconfig`) and @v0.23.0rc1 (a
+    wheel, whose libraries lie beside each other), mooncake_transfer_engine.py@v0.22.1rc1; vllm-ascend issue 6949.
+
+    Raises:
+        Failed: vllm-ascend's own ImportError, after the loader's.
+    """
+    if not is_in_container(dict(os.environ)) or _numbers(plugin) >= MOONCAKE_WHEEL:
+        return
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    if not any(os.path.exists(os.path.join(each, MOONCAKE_LIBRARY)) for each in folders if each):
+        raise Failed(
+            "ImportError",
+            f"{MOONCAKE_LIBRARY}: cannot open shared object file: No such file or directory\n\n"
+            "The above exception was the direct cause of the following exception:\n\n"
+            "ImportError: Please install mooncake by following the instructions at "
+            "https://github.com/kvcache-ai/Mooncake/blob/main/doc/en/build.md to run vLLM with MooncakeConnector.",
+            "EngineCore",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a release: `0.22.1rc1` is (0, 22, 1)."""
+    return tuple(int(part) for part in version.partition("rc")[0].split("."))

@@ -19,10 +19,11 @@ class Share(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What the engine was told about memory."""
+    """What the engine was told about memory; `is_fitted` where the longest request is to be as long as fits."""
 
     utilisation: float
     max_model_len: int
+    is_fitted: bool
     cache_dtype: str
     draft_bytes: int
     explicit_kv_bytes: int | None
@@ -56,7 +57,7 @@ def kv_tokens(world: World, checkpoint: Checkpoint, share: Share, demand: Demand
         )
     per_token = _bytes_per_token(checkpoint, share, demand.cache_dtype)
     needed = per_token * demand.max_model_len
-    if needed > left:
+    if needed > left and not demand.is_fitted:
         raise Failed(
             "ValueError",
             "To serve at least one request with the model's max seq len "

@@ -1,6 +1,7 @@
 """NIXL's hash of what must be equal on prefill and decode.
 
-Source: vllm kv_connector/v1/nixl/metadata.py@0.26.0 (``compute_nixl_compatibility_hash``).
+Source: vllm kv_connector/v1/nixl/metadata.py and nixl/connector.py@0.22.1, nixl_connector.py@0.17.0
+(``compute_nixl_compatibility_hash``, ``prefer_cross_layer_blocks``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 from .checkpoint import Checkpoint
 from .command_line import Arguments
 from .settings import Release
+
+CROSSING_BACKENDS = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN")
 
 
 def compatibility_hash(
@@ -28,9 +31,11 @@ def compatibility_hash(
         "layers": checkpoint.num_layers,
         "attention_backend": backend,
         "cache_dtype": args["kv_cache_dtype"],
-        "cross_layers_blocks": bool((extra or {}).get("enable_cross_layers_blocks")),
-        "is_hybrid_cache_disabled": args["disable_hybrid_kv_cache_manager"],
+        "cross_layers_blocks": backend in CROSSING_BACKENDS
+        and str((extra or {}).get("enable_cross_layers_blocks")).lower() == "true",
     }
+    if release.numbers >= (0, 22):
+        factors["is_hma_enabled"] = not args["disable_hybrid_kv_cache_manager"]
     config = args["speculative_config"]
     if release.numbers >= (0, 33) and isinstance(config, dict):
         factors["draft"] = [config.get("model"), config.get("method")]

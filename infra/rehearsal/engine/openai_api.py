@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from typing import Any, NamedTuple
 
 from .answers import answer, count_tokens, extend, tokens_of, tool_arguments
 from .http_server import Response, json_response
+from .pictures import colour_of
 from .settings import Settings
 
 END_OF_THOUGHT = "</think>"
@@ -106,7 +109,8 @@ def understand(
     is_chat = path.endswith("/chat/completions")
     if dialect.wraps_errors:
         check_support(settings, body, is_chat=is_chat)
-    prompt, num_images = _prompt(body, is_chat=is_chat)
+    prompt, pictures = _prompt(body, is_chat=is_chat)
+    num_images = len(pictures)
     if num_images and dialect.wraps_errors and not settings.checkpoint.has_vision:
         raise Rejected(400, "BadRequestError", f"{model} is not a multimodal model")
     if num_images and not settings.features.has_images:
@@ -119,7 +123,8 @@ def understand(
         num_prompt_tokens += FRAME_TOKENS * len(body["messages"]) + OPENING_TOKENS
     max_tokens = _max_tokens(settings, dialect, body, num_prompt_tokens, is_chat=is_chat)
     text = prompt if isinstance(prompt, str) else ""
-    tokens = _tokens(settings, body, text, tool, (is_chat, num_images > 0))
+    picture = pictures[-1] if pictures else None
+    tokens = _tokens(settings, body, text, tool, picture)
     if body.get("ignore_eos") or (body.get("min_tokens") or 0) > len(tokens):
         tokens = extend(tokens, max_tokens if body.get("ignore_eos") else int(body["min_tokens"]))
     options = body.get("stream_options") or {}
@@ -193,10 +198,18 @@ def engine_request(job: Job) -> dict[str, Any]:
         "max_tokens": job.max_tokens,
         "tokens": list(job.tokens),
         "kv_transfer_params": job.kv_params,
+        "prefix": _prefix(job.body),
     }
 
 
-def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, int]:
+def _prefix(body: dict[str, Any]) -> int:
+    """What a prefix cache knows a prompt by: its words, and the salt that keeps them apart from the same ones."""
+    words = [body.get(name) for name in ("cache_salt", "messages", "prompt", "text", "input_ids")]
+    return zlib.crc32(json.dumps(words).encode())
+
+
+def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, list[str]]:
+    """Return the text or tokens of a prompt, and the colour of each of its pictures."""
     field = "messages" if is_chat else "prompt"
     content = body.get(field)
     if is_chat and content == []:
@@ -208,18 +221,18 @@ def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, int]:
         detail = f"[{{'type': 'missing', 'loc': ('body', '{field}'), 'msg': 'Field required', 'input': {{}}}}]"
         raise Rejected(400, "Bad Request", detail)
     if not is_chat:
-        return content, 0
-    texts, num_images = [], 0
+        return content, []
+    texts, pictures = [], []
     for message in content:
         parts = message.get("content") or ""
         for part in parts if isinstance(parts, list) else [{"type": "text", "text": parts}]:
             if part.get("type") in ("text", "input_text"):
                 texts.append(str(part.get("text", "")))
             elif "image" in str(part.get("type")):
-                num_images += 1
+                pictures.append(colour_of(part))
             else:
                 raise Rejected(400, "BadRequestError", f"Unknown part type: {part.get('type')}")
-    return "\n".join(texts), num_images
+    return "\n".join(texts), pictures
 
 
 def _chosen_tool(
@@ -229,6 +242,7 @@ def _chosen_tool(
     choice = body.get("tool_choice", "auto" if tools else "none")
     if not tools or choice in ("none", None):
         return None
+    is_answered = body.get("messages", [{}])[-1].get("role") == "tool"
     features = settings.features
     if choice == "auto" and not (features.has_auto_tools and features.tool_parser):
         if dialect.needs_tool_parser:
@@ -252,7 +266,7 @@ def _chosen_tool(
             "BadRequestError",
             "The tool specified in `tool_choice` does not match any of the specified `tools`",
         )
-    return dict(tools[0])
+    return None if is_answered and choice == "auto" else dict(tools[0])
 
 
 def _max_tokens(
@@ -323,19 +337,26 @@ def _tokens(
     body: dict[str, Any],
     prompt: str,
     tool: dict[str, Any] | None,
-    kind: tuple[bool, bool],
+    picture: str | None,
 ) -> tuple[str, ...]:
-    is_chat, has_images = kind
-    is_thinking = (body.get("chat_template_kwargs") or {}).get("thinking", True)
+    messages = body.get("messages")
+    is_chat = messages is not None
+    # the template of Kimi-K2.5 alone has the switch
+    has_switch = "Kimi" in settings.checkpoint.architecture
+    is_off = (body.get("chat_template_kwargs") or {}).get("thinking", True) is False
     is_reasoner = (
         "kimi" in settings.checkpoint.model_type or "Kimi" in settings.checkpoint.architecture
     )
     thinks = (
         is_chat
-        and bool(is_thinking)
+        and not (is_off and has_switch)
         and (is_reasoner or settings.features.reasoning_parser is not None)
     )
-    said = answer(prompt, is_chat=is_chat, has_images=has_images, thinks=thinks)
-    content = tokens_of(tool_arguments(tool, prompt)) if tool is not None else said.content
+    said = answer(prompt, is_chat=is_chat, picture=picture, thinks=thinks)
+    content = said.content
+    if tool is not None:
+        content = tokens_of(tool_arguments(tool, prompt, picture))
+    elif is_chat and messages and messages[-1].get("role") == "tool":
+        content = tokens_of(f"The tool says: {messages[-1].get('content')}.")
     marker = (END_OF_THOUGHT,) if said.thought else ()
     return (*said.thought, *marker, *content)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Collection
 from typing import Literal
 
 from .world import World
@@ -23,11 +24,13 @@ TOKEN_BYTES = 61 * 576 * 2
 WORD_BYTES = 4
 
 
-def ucx_endpoint_lines(world: World, agent: str) -> list[str]:
-    """What UCX logs of its first endpoint to another host, with UCX_LOG_LEVEL=info."""
+def ucx_endpoint_lines(world: World, agent: str, backends: Collection[str] = ()) -> list[str]:
+    """What UCX logs of its first endpoint to another host, with UCX_LOG_LEVEL=info; nothing where NIXL has others."""
+    if backends and "UCX" not in backends:
+        return []
     if os.environ.get("UCX_LOG_LEVEL", "").upper() not in SHOWN_IN_UCX:
         return []
-    if world.network == "socket":
+    if world.network in ("socket", "efa"):  # UCX finds no verbs on either
         lanes = "rma_am({0})  amo_am({0})  am({0})  ka({0})".format("tcp/eth0")
     else:
         lanes = "rma({0})  amo({0})  am({0})  ka({0})".format("rc_mlx5/mlx5_0:1")

@@ -47,6 +47,9 @@ class Rendezvous:
         self._complete: Future[None] = Future()
         self.on_loss: Callable[[], None] = lambda: None
         self._has_started = False
+        # sizes of a step that this node was told; with others elsewhere the first collective never ends
+        self.step: dict[str, Any] = {}
+        self._is_alike = True
 
     def listen(self) -> None:
         """Bind the master port on node 0; TCPStore listens on every address.
@@ -77,16 +80,31 @@ class Rendezvous:
             die(self._timed_out())
         self._has_started = True
 
+    async def profile(self) -> None:
+        """Run the first step of all nodes: where they were told different sizes, NCCL's watchdog ends it."""
+        if self._is_alike:
+            return
+        await self._loop.sleep(self._seconds)
+        limit = TIMEOUT_SECONDS * 1000
+        die(
+            Failed(
+                "torch.distributed.DistBackendError",
+                f"[Rank {self._node}] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, "
+                f"Timeout(ms)={limit}) ran for {limit} milliseconds before timing out.",
+                process="Worker_TP0",
+            )
+        )
+
     async def _meet(self) -> None:
         if self._node == 0:
             await self._reach_itself()
             if self._num_nodes > 1:
                 await self._complete
             for stream in self._joined.values():
-                await wire.send(stream, {"type": "GO"})
+                await wire.send(stream, {"type": "GO", "alike": self._is_alike})
             return
         stream = await wire.dial(self._loop, self._address, self._port)
-        await wire.send(stream, {"type": "JOIN", "node": self._node, **self._facts})
+        await wire.send(stream, self._joining())
         answer = None
         while answer is None or answer.get("type") != "GO":
             answer = await wire.receive(stream)
@@ -94,8 +112,12 @@ class Rendezvous:
                 stream.close()
                 await self._loop.sleep(wire.RETRY_SECONDS)
                 stream = await wire.dial(self._loop, self._address, self._port)
-                await wire.send(stream, {"type": "JOIN", "node": self._node, **self._facts})
+                await wire.send(stream, self._joining())
+        self._is_alike = bool(answer["alike"])
         self._loop.spawn(self._watch(stream))
+
+    def _joining(self) -> dict[str, Any]:
+        return {"type": "JOIN", "node": self._node, "step": self.step, **self._facts}
 
     async def _reach_itself(self) -> None:
         """Connect to the master address as node 0's own client does: a wrong address hangs here."""
@@ -118,6 +140,7 @@ class Rendezvous:
             await self._loop.sleep(self._seconds)
             return
         self._joined[node] = stream
+        self._is_alike &= all(self.step.get(k, v) == v for k, v in message.get("step", {}).items())
         if len(self._joined) == self._num_nodes - 1:
             self._complete.resolve(None)
         await self._watch(stream)

@@ -29,9 +29,12 @@ OPEN_PATHS = ("/health", "/metrics")
 class SglangFrontEnd:
     """The HTTP server of node 0."""
 
-    def __init__(self, settings: Settings, generate: Generate) -> None:
+    def __init__(
+        self, settings: Settings, generate: Generate, token: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._settings = settings
         self._generate = generate
+        self._token = token
         self._totals = Totals()
         self.is_starting = True
 
@@ -52,6 +55,8 @@ class SglangFrontEnd:
                 return await self._complete(request.path, body)
             except Rejected as rejected:
                 return error_response(SGLANG, rejected)
+        if request.path == "/health_generate" and not self.is_starting:
+            return Response(200 if await self._token() else 503)
         return self._status(request)
 
     async def _complete(self, path: str, body: Any) -> Response:
@@ -64,7 +69,7 @@ class SglangFrontEnd:
         sampling = body.get("sampling_params") or {}
         prompt = body.get("text") or body.get("input_ids") or ""
         said = answer(
-            prompt if isinstance(prompt, str) else "", is_chat=False, has_images=False, thinks=False
+            prompt if isinstance(prompt, str) else "", is_chat=False, picture=None, thinks=False
         )
         job = Job(
             identity=str(body.get("rid") or new_id()), path="/generate", is_chat=False, is_stream=False,

@@ -26,6 +26,11 @@ INFINIBAND_FOLDER = "/sys/class/infiniband"
 CHAT_TEMPLATES = frozenset(
     {"chatml", "llama-2", "llama-4", "vicuna_v1.1", "deepseek-vl2", "kimi-vl", "qwen2-vl"}
 )
+# Methods that go with what a checkpoint says of itself (srt/configs/model_config.py@0.5.9).
+COMPATIBLE = {
+    "compressed-tensors": ("compressed-tensors", "w8a8_int8", "w8a8_fp8"),
+    "modelopt_fp4": ("modelopt_fp4", "modelopt", "modelopt_fp8", "petit_nvfp4"),
+}
 DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 
 
@@ -280,6 +285,14 @@ def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: 
             "AssertionError",
             f"Aiter MLA only supports 16 or 128 number of heads. Provided {per_device} number of heads.",
             process="Scheduler",
+        )
+    method, named = args["quantization"], checkpoint.quantization
+    if method and method not in COMPATIBLE.get(named or "", (method,)):
+        raise Failed(
+            "ValueError",
+            f"Quantization method specified in the model config ({named}) does not match the quantization method "
+            f"specified in the `quantization` argument ({method}).",
+            process="",
         )
     if checkpoint.quantization == "modelopt_fp4" and not world.is_blackwell:
         raise Failed(

@@ -11,7 +11,7 @@ from .blocks import BlockListener, BlockStore
 from .checkpoint import check_weights, num_shards
 from .command_line import Arguments
 from .container import check_cards, check_shared_memory
-from .engine_core import STEP_SECONDS
+from .engine_core import STEP_SECONDS, garbled
 from .failures import Failed, write_error
 from .handshake import bind_zmq
 from .http_server import Request, Response, json_response, serve_http
@@ -29,6 +29,7 @@ from .web_client import fetch_json
 from .world import World, read_world, take_devices
 
 ZMQ_PORT_DELTA = 233  # sglang/srt/server_args.py ZMQ_TCP_PORT_DELTA, 0.5.9
+HEALTH_CHECK_SECONDS = 20  # http_server.py 0.5.9: SGLANG_HEALTH_CHECK_TIMEOUT
 BOOTSTRAP_SECONDS = 300  # SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT and …_WAITING_TIMEOUT
 PORT_NAMES = (
     "port_base",
@@ -85,7 +86,7 @@ class Server:
         node = self._node
         http, guard = self._reserve_http()
         self._kept.append(guard)
-        check_network(dict(os.environ), self._settings.parallel, self._world.vendor)
+        check_network(dict(os.environ), self._settings.parallel, self._world)
         self._open_ports()
         nodes = self._rendezvous()
         self._kept.append(take_devices(self._world, tuple(range(node.devices)), None))
@@ -114,7 +115,7 @@ class Server:
             serve_http(self._loop, http, _dummy_health)
         else:
             self._open_bootstrap()
-            front = self._front = SglangFrontEnd(self._settings, self._generate)
+            front = self._front = SglangFrontEnd(self._settings, self._generate, self._token)
             serve_http(self._loop, http, front.handle)
             await self._loop.sleep(STEP_SECONDS)
             front.is_starting = False
@@ -217,6 +218,12 @@ class Server:
             {"rank_ip": self._settings.addresses.host, "rank_port": self._worker_port}
         )
 
+    async def _token(self) -> bool:
+        """Whether the scheduler gives a token in time, whichever half of a pair this server is."""
+        if self._is_stalled:
+            await self._loop.sleep(HEALTH_CHECK_SECONDS * self._world.time_scale)
+        return not self._is_stalled
+
     async def _generate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request as the scheduler of this server does."""
         room, mode = request["bootstrap_room"], self._node.mode
@@ -235,7 +242,9 @@ class Server:
                 return {"error": "InternalServerError", "reason": failure, "status": 500}
         await self._loop.sleep(STEP_SECONDS)
         limit = 1 if mode == "prefill" else request["max_tokens"]
-        tokens = request["tokens"][:limit]
+        # a decode server of 0.5.9 has no prefix cache (server_args.py: chunk cache)
+        spoken = garbled(request["tokens"]) if self._world.garbles(source) else request["tokens"]
+        tokens = spoken[:limit]
         if mode == "prefill":
             failure = await self._hand_over(request)
             if failure:

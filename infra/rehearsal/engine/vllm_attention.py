@@ -99,6 +99,9 @@ def _of_old_rocm(wanted: Wanted, named: str) -> str:
         raise _value_error(
             f" The selected backend, {name},is not MLA type while requested for MLA backend."
         )
+    if name == "TRITON_MLA" and str(wanted.args["kv_cache_dtype"]).startswith("fp8"):
+        reason = "FP8 Triton MLA not yet supported"
+        raise Failed("NotImplementedError", reason, process="EngineCore")
     return name
 
 

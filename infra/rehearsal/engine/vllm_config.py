@@ -163,13 +163,16 @@ def fit(settings: Settings, args: Arguments, world: World) -> Settings:
     demand = memory.Demand(
         utilisation=settings.utilisation,
         max_model_len=settings.max_model_len,
+        is_fitted=args["max_model_len"] == -1,  # v1/core/kv_cache_utils.py, 0.17.0 and later
         cache_dtype=settings.cache_dtype,
         draft_bytes=_draft_bytes(args),
         explicit_kv_bytes=args["kv_cache_memory_bytes"],
     )
     place = settings.parallel
     share = memory.Share(place.tensor, place.pipeline, place.experts_share, place.context)
-    return settings._replace(kv_tokens=memory.kv_tokens(world, settings.checkpoint, share, demand))
+    tokens = memory.kv_tokens(world, settings.checkpoint, share, demand)
+    longest = min(settings.max_model_len, tokens) if demand.is_fitted else settings.max_model_len
+    return settings._replace(kv_tokens=tokens, max_model_len=longest)
 
 
 def _known_variables(release: Release) -> frozenset[str]:
@@ -261,8 +264,10 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
     if config.get("model") is None and config.get("method") not in (
         "ngram",
         "mtp",
+        "dspark",
         "suffix",
         "ngram_gpu",
+        "extract_hidden_states",
     ):
         raise invalid(
             "SpeculativeConfig",
@@ -327,13 +332,6 @@ def _check_heads(
             "AssertionError",
             "Aiter MLA only supports 16 or 128 number of heads.\n"
             f"Provided {per_device} number of heads.\nTry adjusting tensor_parallel_size value.",
-            process="EngineCore",
-        )
-    if args["kv_cache_dtype"].startswith("fp8") and not is_aiter:
-        raise Failed(
-            "ValueError",
-            f"No valid attention backend found for {world.vendor} with kv_cache_dtype="
-            f"{args['kv_cache_dtype']}: TRITON_MLA: [kv_cache_dtype not supported]",
             process="EngineCore",
         )
 

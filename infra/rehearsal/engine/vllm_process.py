@@ -29,6 +29,8 @@ from .world import World, take_devices
 
 PROGRESS_STEPS = 4
 LAST_PORT = 65535
+# Every worker of a rank profiles with those that its own command line names (vllm#44718).
+STEP_SIZES = ("max_num_batched_tokens", "max_num_seqs")
 CONNECTORS: dict[str, Callable[[Any], Connector]] = {
     "nixl": connectors.NixlConnector,
     "ascend-mooncake": connectors.AscendMooncakeConnector,
@@ -57,7 +59,7 @@ class Process:
     async def _main(self) -> None:
         place = self._settings.parallel
         self._reserve_http()
-        check_network(dict(os.environ), place, self._world.vendor)
+        check_network(dict(os.environ), place, self._world)
         self._open_group()
         self._kept.append(
             take_devices(self._world, _local_devices(place), self._settings.utilisation)
@@ -76,6 +78,8 @@ class Process:
             for line in network_lines(self._world, place):
                 self._log.draw(line)
         await self._load()
+        if self._nodes is not None:
+            await self._nodes.profile()
         try:
             self._open_cores()
         except SideChannelTaken as failure:
@@ -137,6 +141,7 @@ class Process:
             }
             self._nodes = Rendezvous(self._loop, self._log, where, facts, TIMEOUT_SECONDS * scale)
             self._nodes.on_loss = self._stall
+            self._nodes.step = {k: self._args[k] for k in STEP_SIZES if self._args[k] is not None}
             self._nodes.listen()
             own = self._settings.addresses.host
             self._kept.append(bind_zmq(own, 0, f"tcp://{own}:0"))
@@ -184,12 +189,35 @@ class Process:
         tokens = self._settings.kv_tokens
         self._log.tell("kv_cache_utils.py:1307", f"GPU KV cache size: {tokens:,} tokens")
         if not self._args["enforce_eager"]:
+            self._compile()
             name = "ACL" if self._settings.release.engine == "vllm-ascend" else "CUDA"
             bar = f"Capturing {name} graphs (decode, FULL): 100%|██████████| 1/1 [00:00<00:00]"
             self._log.draw(bar)
             self._log.tell(
                 "gpu_model_runner.py:5700", "Graph capturing finished in 0 secs, took 0.00 GiB"
             )
+
+    def _compile(self) -> None:
+        """Find what was compiled for such a process, or keep it (compilation/backends.py 0.22.1)."""
+        root = os.environ.get("VLLM_CACHE_ROOT")
+        if root is None:
+            return
+        place = self._settings.parallel
+        folder = os.path.join(
+            root, "torch_compile_cache", place.config_hash, f"rank_{place.first_rank}"
+        )
+        self._log.tell(
+            "backends.py:1060", f"Using cache directory: {folder} for vLLM's torch.compile"
+        )
+        if os.path.isdir(folder):
+            self._log.tell("backends.py:390", "Directly load the compiled graph(s) from the cache")
+            return
+        os.makedirs(folder)  # who may not write there ends here, as vLLM does
+        with open(os.path.join(folder, "computation_graph.py"), "w", encoding="utf-8") as file:
+            file.write("# simulated\n")
+        self._log.tell(
+            "backends.py:415", "Compiling a graph for compile range (1, 8192) takes 0.00 s"
+        )
 
     def _open_cores(self) -> None:
         place, settings = self._settings.parallel, self._settings
@@ -199,6 +227,7 @@ class Process:
         for rank in range(place.first_rank, place.first_rank + place.local):
             shift = rank - place.first_rank if place.mode == "multi-port" else 0
             core = EngineCore(site, rank, None if place.is_headless else settings.port + shift)
+            core.caches_prefixes = self._args["enable_prefix_caching"] is not False
             if settings.kv is not None and settings.kv.connector in CONNECTORS:
                 core.connector = CONNECTORS[settings.kv.connector](
                     make_site(core, settings.kv, site)

@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 from .failures import Failed
 
 LOCKED_MEMORY = "MOE_REHEARSAL_LOCKED_MEMORY"
+EFA_LIBRARIES = (
+    "/opt/amazon/efa/lib/libfabric.so.1",
+    "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so",
+)
 STATE_VARIABLE = "MOE_REHEARSAL_STATE"
 DEFAULT_STATE = "/var/lib/moe-rehearsal"
 MASK_VARIABLES = {
@@ -39,6 +43,11 @@ class World(NamedTuple):
     network: str
     has_multi_node_nvlink: bool
     host_devices: int
+    garbled_kv: tuple[str, ...]
+
+    def garbles(self, source: str) -> bool:
+        """Whether KV cache that is fetched from an address, or an address and port, arrives as something else."""
+        return any(source == each or source.startswith(f"{each}:") for each in self.garbled_kv)
 
     @property
     def is_blackwell(self) -> bool:
@@ -90,6 +99,7 @@ def read_world(environ: dict[str, str]) -> World:
             network=_network(host, environ),
             has_multi_node_nvlink=_has_multi_node_nvlink(host),
             host_devices=host["num_devices"],
+            garbled_kv=tuple((host.get("faults") or {}).get("garbled_kv", ())),
         )
     except (OSError, ValueError, KeyError) as error:
         message = f"{path} does not describe a simulated host: {error!r}"
@@ -169,12 +179,19 @@ def device_folder(environ: dict[str, str]) -> str:
 def _network(host: dict[str, Any], environ: dict[str, str]) -> str:
     """What libraries find to carry data between hosts: a container sees the cards that it was given.
 
-    Devices of Ascend have a network of their own.
+    Devices of Ascend have a network of their own. What speaks to EFA is in the image or mounted; without it NCCL and
+    libfabric take TCP.
     """
+    network = str(host.get("network", "rdma"))
     is_shown = os.path.exists(os.path.join(device_folder(environ), "infiniband", "rdma_cm"))
     if is_in_container(environ) and host["vendor"] != "ascend" and not is_shown:
         return "socket"
-    return str(host.get("network", "rdma"))
+    return "socket" if network == "efa" and not _has_efa_libraries() else network
+
+
+def _has_efa_libraries() -> bool:
+    """Whether the loader finds libfabric and NCCL's plugin for it here (folders of AWS's EFA installer)."""
+    return all(os.path.exists(path) for path in EFA_LIBRARIES)
 
 
 def _has_multi_node_nvlink(host: dict[str, Any]) -> bool:

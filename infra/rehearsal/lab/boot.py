@@ -53,7 +53,7 @@ _DEVICE_LINKS = {
 _TEMPORARY = {  # folder → mode and size of the tmpfs on it
     "run": "mode=755,size=64m",
     "tmp": "mode=1777,size=256m",
-    "dev/shm": "mode=1777,size=256m",
+    "dev/shm": "mode=1777,size=64g",  # a limit: nothing is taken before it is written
 }
 _READ_ONLY_PROC = ("irq", "bus", "sys/abi", "sys/debug", "sys/dev", "sys/user", "fs")
 _MASKED_PROC = ("kcore", "kmsg", "sysrq-trigger", "keys", "timer_list")
@@ -148,7 +148,7 @@ def _become_host(order: BootOrder, pid_write: int, go_read: int, report_write: i
     _build_root(order)
     if not os.read(go_read, 1):
         os._exit(1)
-    network.configure_inside(order.host.address)
+    network.configure_inside(order.host.address, order.host.aside)
     os.write(report_write, CONFIGURED)
     _run_systemd(order, console)
 

@@ -79,6 +79,7 @@ class LabHost:
     Args:
         name: host name, as in the plan.
         address: IPv4 address, any.
+        aside: interfaces beside `eth0` with an address that no other host reaches.
         num_cpus: logical CPUs that sysfs shows (`nproc` still tells the machine's).
         kernel: where the migration cost is found.
         has_cpufreq: whether a governor exists (virtual machines have none).
@@ -99,6 +100,7 @@ class LabHost:
 
     name: str
     address: str
+    aside: tuple[str, ...] = ()
     num_cpus: int = 4
     kernel: KernelFlavour = "debugfs"
     has_cpufreq: bool = True
@@ -188,7 +190,7 @@ def host_from_document(document: Mapping[str, Any]) -> LabHost:
         LabUser(name=name, uid=uid, sudo_rule=sudo_rule, password_hash=password_hash)
         for name, uid, sudo_rule, password_hash in document["users"]
     )
-    for name in ("device_nodes", "hidden", "sshd_settings", "units"):
+    for name in ("aside", "device_nodes", "hidden", "sshd_settings", "units"):
         fields[name] = tuple(document[name])
     return LabHost(**fields)
 
@@ -196,6 +198,7 @@ def host_from_document(document: Mapping[str, Any]) -> LabHost:
 _PLAIN_FIELDS = (
     "name",
     "address",
+    "aside",
     "num_cpus",
     "kernel",
     "has_cpufreq",

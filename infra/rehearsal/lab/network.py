@@ -19,9 +19,11 @@ import fcntl
 import socket
 import struct
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 ROUTER_ADDRESS = "169.254.77.1"
+ASIDE_ADDRESS = "169.254.78."
 NETWORK_SYSCTLS = {
     "net/ipv4/ip_forward": "1",
     "net/ipv4/conf/default/rp_filter": "1",  # a cut host's own packets are dropped too
@@ -65,16 +67,24 @@ def plug_in(hosts: dict[str, tuple[str, str, int]]) -> None:
     _run_ip(lines)
 
 
-def configure_inside(address: str) -> None:
-    """Bring a host's own end up; runs in the host's network namespace."""
-    _run_ip(
-        [
-            "link set lo up",
-            f"address add {address}/32 dev eth0",
-            "link set eth0 up",
-            f"route add default via {ROUTER_ADDRESS} dev eth0 onlink quickack 1",
-        ]
-    )
+def configure_inside(address: str, aside: Sequence[str] = ()) -> None:
+    """Bring a host's own end up; runs in the host's network namespace.
+
+    Args:
+        address: the host's.
+        aside: further interfaces, up and with an address, whose cables lead to no other host.
+    """
+    lines = [
+        "link set lo up",
+        f"address add {address}/32 dev eth0",
+        "link set eth0 up",
+        f"route add default via {ROUTER_ADDRESS} dev eth0 onlink quickack 1",
+    ]
+    for number, name in enumerate(aside, start=1):
+        end = f"{name}-end"
+        lines += [f"link add {name} type veth peer name {end}", f"link set {end} up"]
+        lines += [f"address add {ASIDE_ADDRESS}{number}/32 dev {name}", f"link set {name} up"]
+    _run_ip(lines)
 
 
 def reactivate(interface: str) -> None:

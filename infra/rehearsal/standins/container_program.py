@@ -128,15 +128,15 @@ def _dispatch(program: str, arguments: list[str]) -> int:
 
 def _action(command: str) -> Callable[[str, ParsedFlags], int]:
     """Return the function of a command."""
-    from . import container_control, container_queries  # noqa: PLC0415  each command loads its own
+    from . import container_control, container_queries, container_system  # noqa: PLC0415  each command loads its own
 
     actions: dict[str, Callable[[str, ParsedFlags], int]] = {
         "ps": container_queries.show_containers,
         "images": container_queries.show_images,
         "image inspect": container_queries.inspect_images,
         "inspect": container_queries.inspect_objects,
-        "info": container_queries.show_system,
-        "version": container_queries.show_version,
+        "info": container_system.show_system,
+        "version": container_system.show_version,
         "logs": container_queries.show_logs,
         "stop": container_control.stop_containers,
         "kill": container_control.kill_containers,

@@ -1,4 +1,4 @@
-"""The docker and podman commands that only tell: ps, inspect, images, info, version, logs."""
+"""The docker and podman commands that only tell: ps, inspect, images, logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .container_records import find_record, is_running, list_records, record_fol
 from .documents import format_document
 from .failures import CommandFailure, Refusal
 from .go_template import TemplateError, render_template
-from .host_state import STANDIN_NOTICE, read_host
+from .host_state import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .container_records import Record
     from .flags import ParsedFlags
 
-VERSIONS = {"docker": "28.2.2", "podman": "4.9.3"}
 TEMPLATE_EXIT_CODE = 64
 SHORT_ID = 12
 FILTERS = ("name", "id", "label", "status", "ancestor")
@@ -100,65 +99,6 @@ def inspect_objects(program: str, flags: ParsedFlags) -> int:
     return _inspect(program, flags, (kind,) if kind else ("container", "image"))
 
 
-def show_system(program: str, flags: ParsedFlags) -> int:
-    """Do `info`."""
-    host = read_host()
-    records = list_records()
-    document: dict[str, Any] = {
-        "ID": "5c1f8e0a-0000-4000-8000-000000000000",
-        "Containers": len(records),
-        "ContainersRunning": sum(is_running(record) for record in records),
-        "Images": len(images.held_images(host)),
-        "Driver": "overlay2",
-        "LoggingDriver": "json-file",
-        "CgroupDriver": host.get("cgroup_driver", "systemd"),
-        "CgroupVersion": "2",
-        "KernelVersion": os.uname().release,
-        "OperatingSystem": "Ubuntu 24.04.2 LTS",
-        "OSType": "linux",
-        "Architecture": host["architecture"],
-        "NCPU": os.cpu_count(),
-        "DockerRootDir": "/var/lib/docker",
-        "Name": host["host"],
-        "ServerVersion": VERSIONS[program],
-        "Runtimes": {name: {"path": name} for name in _runtimes(host)},
-        "DefaultRuntime": "runc",
-        "LiveRestoreEnabled": False,
-        "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"],
-        "Warnings": [],
-    }
-    template = flags.last("format")
-    if template:
-        print(_fill(template, document))
-        return 0
-    lines = [f" {key}: {value}" for key, value in document.items() if isinstance(value, (str, int))]
-    print("Client:\n Version:    " + VERSIONS[program] + "\n\nServer:\n" + "\n".join(lines))
-    return 0
-
-
-def show_version(program: str, flags: ParsedFlags) -> int:
-    """Do `version`."""
-    architecture = images.go_architecture(read_host()["architecture"])
-    part = {
-        "Version": VERSIONS[program],
-        "ApiVersion": "1.50",
-        "GitCommit": "rehearsal",
-        "GoVersion": "go1.24.3",
-        "Os": "linux",
-        "Arch": architecture,
-    }
-    document = {"Client": part, "Server": {**part, "Engine": STANDIN_NOTICE}}
-    template = flags.last("format")
-    if template:
-        print(_fill(template, document))
-        return 0
-    for title in ("Client", "Server"):
-        print(f"{title}: {STANDIN_NOTICE}")
-        print(f" Version:           {VERSIONS[program]}\n API version:       1.50")
-        print(f" OS/Arch:           linux/{architecture}")
-    return 0
-
-
 def show_logs(_program: str, flags: ParsedFlags) -> int:
     """Do `logs`: both streams come out as one, on standard output."""
     record = find_record(flags.words[0])
@@ -184,12 +124,6 @@ def show_logs(_program: str, flags: ParsedFlags) -> int:
         if not flags.has("follow") or not running:
             return 0
         time.sleep(FOLLOW_INTERVAL_S)
-
-
-def _runtimes(host: dict[str, Any]) -> list[str]:
-    """Return the runtimes that the daemon knows."""
-    names = ["io.containerd.runc.v2", "runc"]
-    return [*names, "nvidia"] if host["vendor"] == "nvidia" else names
 
 
 def _check_filter(program: str, key: str) -> None:
@@ -265,7 +199,7 @@ def _print_rows(rows: list[dict[str, str]], columns: dict[str, str], template: s
         if is_table:
             titles = {name: columns.get(name, name.upper()) for row in rows[:1] for name in row}
             rows = [titles or columns, *rows]
-        print("".join(_fill(template, row) + "\n" for row in rows), end="")
+        print("".join(fill_template(template, row) + "\n" for row in rows), end="")
     else:
         table = [columns, *rows]
         widths = {name: max(len(row[name]) for row in table) for name in columns}
@@ -273,7 +207,7 @@ def _print_rows(rows: list[dict[str, str]], columns: dict[str, str], template: s
             print("   ".join(row[name].ljust(widths[name]) for name in columns).rstrip())
 
 
-def _fill(template: str, document: Any) -> str:
+def fill_template(template: str, document: Any) -> str:
     """Return a filled template, or the document when the template is `json`."""
     if template == "json":
         return format_document(document)
@@ -302,7 +236,7 @@ def _inspect(program: str, flags: ParsedFlags, kinds: tuple[str, ...]) -> int:
     if template in ("", "json"):
         print(format_document(documents, "" if template else "    "))
     elif documents:
-        print("\n".join(_fill(template, document) for document in documents))
+        print("\n".join(fill_template(template, document) for document in documents))
     else:
         print()
     if errors:

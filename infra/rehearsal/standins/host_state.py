@@ -20,6 +20,7 @@ number, `all_reduce_wrong` count, `diagnosis` {gpu: [number of DCGM's error]}. O
 `trust` {interface: text}, `lossless` {interface: [priority]},
 `discards` {interface: count}, `bit_errors` {card: rate}. Of Ascend devices' ports: `gateway` and `netdetect`
 {npu: address}, `lossless` {npu: priority}, `spoilt` {npu: count}, `link_downs` {npu: count}.
+Of engines: `garbled_kv` [address, or address and port, from which KV cache arrives as something else].
 """
 
 from __future__ import annotations

@@ -112,6 +112,21 @@ def test_hosts_of_a_group_have_the_same_rails(catalog: Catalog) -> None:
     assert only.observed == "1 rails of 400 Gbit/s, while unified-0 has 2 rails of 400 Gbit/s"
 
 
+def test_hosts_whose_processes_name_their_own_cards_use_as_many(catalog: Catalog) -> None:
+    scene = healthy(TWO, catalog)
+    for host, cards in {"unified-0": ("mlx5_0", "mlx5_1"), "unified-1": ("mlx5_0",)}.items():
+        files = {key: text for card in ("mlx5_0", "mlx5_1") for key, text in port(card).items()}
+        scene = change(scene, host, files={**scene.hosts[host].files, **files})
+        named = [
+            replace(p, env={**p.env, "NCCL_IB_HCA": ",".join(cards)}) if p.host == host else p
+            for p in scene.plan.processes
+        ]
+        scene = replace(scene, plan=replace(scene.plan, processes=tuple(named)))
+    (only,) = found(scene, "rdma-rails")
+    assert (only.host, only.severity) == ("unified-1", "block")
+    assert only.observed == "1 rails, while unified-0 has 2 rails"
+
+
 @pytest.mark.parametrize(
     ("kind", "num", "severities"),
     [

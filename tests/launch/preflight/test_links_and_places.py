@@ -108,6 +108,58 @@ def test_the_weights_folder_must_take_writes_only_while_something_is_missing(
     assert told.observed == "nothing can be written to /models: Read-only file system"
 
 
+SHARED = Disk(
+    mount="/dev/shm", kind="tmpfs", exists=True, free_bytes=1 << 20, free_inodes=9, total_inodes=9,
+    is_read_only=False, error=None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("stack", "host"), [(RACK, "prefill-0"), (AMD, "unified-0")])
+def test_shared_memory_that_is_left_over_leaves_room(
+    stack: str, host: str, catalog: Catalog
+) -> None:
+    scene = healthy(stack, catalog)
+    num = sum(p.kind == "engine" for p in scene.plan.on_host(host))
+    told = only(change(scene, host, disks={"/dev/shm": SHARED}))
+    assert (told.host, told.check, told.severity) == (host, "shared-memory", "block")
+    assert told.observed == "1 MiB of /dev/shm are free"
+    assert told.wanted.startswith(f"{num * 1024} MiB free: {num} engine")
+    room = replace(SHARED, free_bytes=num << 30)
+    assert troubles(change(scene, host, disks={"/dev/shm": room})) == []
+    unseen = replace(SHARED, error="it does not answer")
+    assert only(change(scene, host, disks={"/dev/shm": unseen})).severity == "warn"
+
+
+def test_processes_that_run_already_have_their_shared_memory(catalog: Catalog) -> None:
+    scene = change(healthy(ASCEND, catalog), "unified-0", disks={"/dev/shm": SHARED})
+    assert [one.host for one in found(scene, "shared-memory")] == ["unified-0"]
+    running = frozenset(process.id for process in scene.plan.processes)
+    assert found(replace(scene, running=running), "shared-memory") == []
+
+
+def test_the_hosts_of_the_plan_are_asked_for_their_shared_memory(catalog: Catalog) -> None:
+    scene = healthy(RACK, catalog)
+    disks = facts_request(scene, "prefill-0", [])["disks"]
+    assert isinstance(disks, list)
+    assert "/dev/shm" in disks
+
+
+@pytest.mark.parametrize(
+    ("bits", "is_on"),
+    [("0x001d", True), ("0x0000 ×2, 0x0004 ×1", True), ("0x0000", False), ("0x0001", False)],
+)
+def test_access_control_that_redirects_is_said(bits: str, catalog: Catalog, *, is_on: bool) -> None:
+    scene = row(healthy(AMD, catalog), "unified-0", "pcie.acs", before=bits)
+    assert [one.host for one in found(scene, "access-control")] == ["unified-0"] * is_on
+    assert {one.severity for one in found(scene, "access-control")} <= {"warn"}
+
+
+def test_access_control_is_left_to_whoever_may_not_turn_it_off(catalog: Catalog) -> None:
+    for stack, host in ((RACK, "prefill-0"), (ASCEND, "unified-0")):
+        scene = row(healthy(stack, catalog), host, "pcie.acs", before="0x001d")
+        assert troubles(scene) == []
+
+
 def test_what_a_container_is_given_must_be_there(catalog: Catalog) -> None:
     scene = healthy(ASCEND, catalog)
     source = "/etc/ascend_install.info"

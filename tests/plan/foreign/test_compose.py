@@ -188,3 +188,75 @@ def test_what_changes_a_service_and_is_not_followed_is_listed(tmp_path: Path) ->
 def test_a_file_whose_services_run_no_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProblemsFound, match="engine"):
         imported(tmp_path, "services:\n  a:\n    image: nginx\n  b: text\n", NAME)
+
+
+ALTERNATIVES = """\
+x-base: &base
+  image: vllm/vllm-openai:v0.22.1
+  container_name: vllm
+  network_mode: host
+  shm_size: 16gb
+  environment: [VLLM_HOST_IP=192.0.2.1]
+services:
+  short:
+    <<: *base
+    command: --model moonshotai/Kimi-K2.5 --tensor-parallel-size 8 --port 8000 --max-model-len 32768
+  two-nodes:
+    <<: *base
+    command: --model moonshotai/Kimi-K2.5 -tp 16 --port 8000 --nnodes 2 --node-rank 0 --master-addr 192.0.2.1
+  long:
+    <<: *base
+    profiles: [long]
+    command: --model moonshotai/Kimi-K2.5 --tensor-parallel-size 8 --port 8000 --max-model-len 262144
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ALTERNATIVES,
+        ALTERNATIVES.replace("  container_name: vllm\n", "")
+        .replace("    command", "    profiles: [a]\n    command", 1)
+        .replace(
+            "  two-nodes:\n    <<: *base\n", "  two-nodes:\n    <<: *base\n    profiles: [b]\n"
+        ),
+    ],
+    ids=["one container name", "profiles"],
+)
+def test_services_that_are_never_up_together_are_deployments_of_their_own(
+    text: str, tmp_path: Path
+) -> None:
+    recipe = imported(tmp_path, text, NAME)
+    every = (recipe, *recipe.others)
+    assert [each.choice["variant"] for each in every] == ["short", "two-nodes", "long"]
+    assert [len(each.assembled.plan.processes) for each in every] == [1, 1, 1]
+    assert [p for p in judged(tmp_path, text, NAME).problems if p.blocks] == []
+    chosen = imported(tmp_path, text, NAME, settings={"variant": "long"})
+    assert chosen.others == ()
+    assert argvs(chosen)[0][-1] == "262144"
+
+
+def test_a_mistake_of_one_variant_refuses_the_file_and_names_it(tmp_path: Path) -> None:
+    text = ALTERNATIVES.replace("--max-model-len 262144", "--max-model-len 262144 --no-such-flag")
+    (problem,) = (p for p in judged(tmp_path, text, NAME).problems if p.blocks)
+    assert problem.rule == "unknown-flag"
+    assert "So with variant=long of the 3 combinations of the file." in problem.what
+
+
+def test_one_container_name_on_two_hosts_is_one_deployment(tmp_path: Path) -> None:
+    text = ALTERNATIVES[: ALTERNATIVES.index("  long:")].replace(
+        "    command: --model moonshotai/Kimi-K2.5 --tensor-parallel-size 8",
+        "    environment: [VLLM_HOST_IP=192.0.2.2]\n"
+        "    command: --model moonshotai/Kimi-K2.5 -tp 16 --nnodes 2 --node-rank 1 --headless --master-addr 192.0.2.1",
+    )
+    recipe = imported(tmp_path, text, NAME)
+    assert recipe.others == ()
+    assert {p.group for p in recipe.assembled.plan.processes} == {"unified/0"}
+
+
+def test_services_that_are_up_together_still_clash(tmp_path: Path) -> None:
+    text = ALTERNATIVES[: ALTERNATIVES.index("  two-nodes:")].replace(
+        "  container_name: vllm\n", ""
+    )
+    text += text[text.index("  short:") :].replace("short:", "other:")
+    assert "port-twice" in {p.rule for p in judged(tmp_path, text, NAME).problems}

@@ -330,3 +330,11 @@ def test_too_many_pods_are_cut_and_said(tmp_path: Path) -> None:
     recipe = imported(tmp_path, text, "many.yaml")
     assert len(recipe.assembled.plan.processes) == 512
     assert any(row.text == "replicas" for row in recipe.not_understood)
+
+
+def test_a_wrappers_own_flag_is_told_with_an_equals_sign_too(tmp_path: Path) -> None:
+    text = (
+        "python3 -m dynamo.vllm --model moonshotai/Kimi-K2.5 --disaggregation_mode=decode -tp 8\n"
+    )
+    (process,) = imported(tmp_path, text, "serve.sh").assembled.plan.processes
+    assert process.role == "decode"

@@ -13,7 +13,10 @@ from tests.plan.foreign.importing import imported, judged
 
 CASES = PROJECT / "tests" / "cases" / "hostile"
 SERVE = "vllm serve moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
-DOCKER = "docker run --net=host {options} vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
+DOCKER = (
+    "docker run --net=host --ipc=host {options} vllm/vllm-openai:v0.22.1 "
+    "moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
+)
 COMPOSE = """\
 services:
   engine:
@@ -144,8 +147,13 @@ def test_an_image_that_is_none_is_refused_at_its_line(image: str, tmp_path: Path
     "image",
     ["/images/vllm.sqsh", "nvcr.io#nvidia/x:1", "docker://vllm/vllm-openai:v0.22.1", "Some-Alias"],
 )
-def test_an_image_of_another_tool_is_no_error(image: str, tmp_path: Path) -> None:
-    assert imported(tmp_path, slurm(image=image), "a.yaml").assembled.plan.engine.image == ""
+def test_an_image_of_another_tool_is_no_error_and_is_told(image: str, tmp_path: Path) -> None:
+    recipe = imported(tmp_path, slurm(image=image), "a.yaml")
+    assert recipe.assembled.plan.engine.image == ""
+    (told,) = [note for note in recipe.not_understood if note.text.startswith("image ")]
+    assert (told.line, told.text) == (2, f"image {image!r}")
+    plain = imported(tmp_path, slurm(image="vllm/vllm-openai:v0.22.1"), "a.yaml")
+    assert [note for note in plain.not_understood if note.text.startswith("image ")] == []
 
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:

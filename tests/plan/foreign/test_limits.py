@@ -46,6 +46,7 @@ BOMBS: Mapping[str, tuple[str, str]] = {
         + "*a" * 1_000 + "b) true;; esac; done; done\nvllm serve x\n",
         STEPS,
     ),
+    "places.sh": ("case " + "a" * 90_000 + " in *" + "?" * 45_000 + "b) true;; esac\nvllm serve x\n", STEPS),
     "processes.sh": (
         "for i in {1..250}; do for j in {1..9}; do vllm serve m --port $i & done; done\n",
         "It starts 2250 processes; at most 1024",

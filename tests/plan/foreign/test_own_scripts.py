@@ -11,6 +11,7 @@ from infra.plan.foreign.assumed import Told
 from infra.plan.foreign.imported_recipe import image_entrypoints, import_recipe
 from infra.plan.foreign.script import read_script
 from infra.plan.process import Process
+from infra.render.compile_cache import cache_variables
 from infra.render.host_paths import process_folder
 from infra.render.host_state import host_state
 from infra.render.wanted_tuning import Tuning
@@ -53,6 +54,7 @@ ON_HOSTS = [name for name in stack_names() if load_stack(name).spec.platform not
 
 @pytest.mark.parametrize("stack", [*ON_HOSTS, *TEST_STACKS], ids=lambda s: Path(s).stem)
 def test_a_rendered_script_starts_the_process_that_was_planned(stack: str, tmp_path: Path) -> None:
+    plan = compile_file(stack, catalog=CATALOG).plan
     for process, script in rendered(stack, tmp_path):
         recipe = read_script(script.read_text(), {}, image_entrypoints(CATALOG), script.parent)
         (launch,) = recipe.launches
@@ -64,6 +66,7 @@ def test_a_rendered_script_starts_the_process_that_was_planned(stack: str, tmp_p
         if launch.container is not None:  # without one systemd reads the variables, not the script
             # a router's container has no home but its scratch space
             own = {"HOME"} if process.kind == "router" else set()
+            own |= cache_variables(plan, process, CATALOG).keys()
             assert env.keys() - launch.prepended - own == process.env.keys()
             assert all(env[name] == value for name, value in process.env.items())
 

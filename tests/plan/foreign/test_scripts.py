@@ -9,7 +9,7 @@ import pytest
 from infra.errors import ProblemsFound, StackError
 from infra.plan.foreign.assumed import Told
 from infra.plan.foreign.imported_recipe import import_recipe
-from tests.plan.foreign.importing import CATALOG, argvs, imported
+from tests.plan.foreign.importing import CATALOG, argvs, imported, judged
 
 
 def test_a_container_command_becomes_what_runs_inside_it(tmp_path: Path) -> None:
@@ -239,6 +239,8 @@ def test_the_release_is_read_off_where_it_is_certain(
             "docker run nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.0 vllm serve m/n",
             "nothing names one",
         ),
+        ("docker run vllm/vllm-openai:v0.18.1.dev7 m/n", "0.18.1.dev7, a build between releases"),
+        ("pip install vllm==0.17.2rc1.dev2746\nvllm serve m/n", "a build between releases"),
     ],
 )
 def test_a_release_that_is_not_known_is_said_to_be_assumed(
@@ -247,6 +249,28 @@ def test_a_release_that_is_not_known_is_said_to_be_assumed(
     recipe = imported(tmp_path, text)
     assert "release" in recipe.facts.unknown
     assert said in next(a.why for a in recipe.facts.assumptions if a.what == "engine")
+
+
+@pytest.mark.parametrize(
+    "version", ["0.17.2rc1.dev2746+g20bafcab5", "0.18.1.dev3", "0.22.1+g1234567", "0.1.dev17492"]
+)
+def test_a_development_build_is_not_judged_by_its_number(tmp_path: Path, version: str) -> None:
+    config = '{"no_such_key": 1}'
+    text = f"vllm serve moonshotai/Kimi-K2.5 -tp 8 --attention-config '{config}' --no-such-flag 1\n"
+    told = Told(engine=f"vllm:{version}", accelerator="h200")
+    problems = judged(tmp_path, text, told=told).problems
+    found = [p for p in problems if p.rule in ("json-flag-value", "unknown-flag")]
+    assert {p.rule for p in found} == {"json-flag-value", "unknown-flag"}
+    assert {p.severity for p in problems} == {"warning"}
+    assert all(f"{version} is a build between releases" in p.what for p in found)
+
+
+def test_a_release_is_judged_by_its_number(tmp_path: Path) -> None:
+    text = "vllm serve moonshotai/Kimi-K2.5 -tp 8 --no-such-flag 1\n"
+    for version in ("0.22.1", "0.20.1"):
+        told = Told(engine=f"vllm:{version}", accelerator="h200")
+        problems = judged(tmp_path, text, told=told).problems
+        assert [p.severity for p in problems if p.rule == "unknown-flag"] == ["error"]
 
 
 def test_alternatives_of_a_guide_name_something_together_or_not_at_all(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.provision.policy import rules
+from infra.provision.policy import roles, rules
 from infra.provision.policy.declared import UNKNOWN, Declared
 from infra.rehearsal.cloud.operations import KINDS
 from infra.rehearsal.cloud.package_types import resource_type
@@ -51,16 +51,24 @@ def targeted(preference: str) -> dict[str, Any]:
 
 
 def attached(name: str) -> Declared:
-    return declared(rules.ATTACHMENT, policyArn=f"arn:aws:iam::aws:policy/{name}")
+    return declared(roles.ATTACHMENT, policyArn=f"arn:aws:iam::aws:policy/{name}")
+
+
+def stating(kind: str = roles.ROLE_POLICY, **statement: object) -> Declared:
+    document = json.dumps({"Statement": {"Effect": "Allow", **statement}})
+    if kind == roles.ROLE:
+        return declared(kind, inlinePolicies=[{"name": "x", "policy": document}])
+    return declared(kind, policy=document)
 
 
 def allowing(action: object, resource: object, effect: str = "Allow") -> Declared:
     statement = {"Effect": effect, "Action": action, "Resource": resource}
-    return declared(rules.ROLE_POLICY, policy=json.dumps({"Statement": statement}))
+    return declared(roles.ROLE_POLICY, policy=json.dumps({"Statement": statement}))
 
 
 REQUIRED: dict[str, Any] = {"metadataOptions": {"httpTokens": "required"}}
 OPTIONAL: dict[str, Any] = {"metadataOptions": {"httpTokens": "optional"}}
+ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
 TAGS = {"Name": "x", "moe-infra:stack": "mine"}
 OWN = "10.0.0.0/8"
 ALL = "0.0.0.0/0"
@@ -137,12 +145,39 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
         (rules.find_unprotected_weights, declared(kind), "not protected")
         for kind in (rules.BUCKET, rules.LUSTRE, rules.ASSOCIATION, rules.EFS)
     ),
-    (rules.find_wide_roles, attached("AmazonSSMManagedInstanceCore"), "more than a host needs"),
-    (rules.find_wide_roles, attached("AmazonS3FullAccess"), "more than a host needs"),
-    (rules.find_wide_roles, allowing("s3:*", "arn:aws:s3:::mine"), "It allows s3:*"),
-    (rules.find_wide_roles, allowing("*", "*"), "It allows * on *"),
-    (rules.find_wide_roles, allowing("s3:GetObject", "*"), "It allows s3:GetObject on *"),
-    (rules.find_wide_roles, allowing(["ssm:GetParameter"], ["*"]), "It allows ssm:GetParameter"),
+    (roles.find_wide_roles, attached("AmazonSSMManagedInstanceCore"), "more than a host needs"),
+    (roles.find_wide_roles, attached("AmazonS3FullAccess"), "more than a host needs"),
+    (roles.find_wide_roles, attached("AmazonS3ReadOnlyAccess"), "more than a host needs"),
+    (roles.find_wide_roles, allowing("s3:*", "arn:aws:s3:::mine"), "It allows s3:*"),
+    (roles.find_wide_roles, allowing("*", "*"), "It allows * on *"),
+    (roles.find_wide_roles, allowing("s3:GetObject", "*"), "It allows s3:GetObject on *"),
+    (roles.find_wide_roles, allowing(["ssm:GetParameter"], ["*"]), "It allows ssm:GetParameter"),
+    (roles.find_wide_roles, allowing("s3:GetObject", "arn:aws:s3:::*"), "It allows s3:GetObject"),
+    (roles.find_wide_roles, allowing("S3:getobject", "*"), "It allows S3:getobject on *"),
+    (roles.find_wide_roles, allowing("s3:GetObject", "arn:aws:s3:::*/*"), "on arn:aws:s3:::*/*"),
+    (
+        roles.find_wide_roles,
+        stating(NotAction=["iam:*"], Resource="*"),
+        "It allows all but iam:* on *",
+    ),
+    (
+        roles.find_wide_roles,
+        stating(Action="s3:GetObject", NotResource="arn:aws:s3:::theirs/*"),
+        "on everything but arn:aws:s3:::theirs/*",
+    ),
+    *(
+        (roles.find_wide_roles, stating(kind, Action="s3:*", Resource="*"), "It allows s3:* on *")
+        for kind in (*roles.POLICIES, roles.ROLE)
+    ),
+    *(
+        (roles.find_wide_roles, declared(kind, policyArn=ADMINISTRATOR), "more than a host needs")
+        for kind in roles.ATTACHMENTS
+    ),
+    (
+        roles.find_wide_roles,
+        declared(roles.ROLE, managedPolicyArns=[ADMINISTRATOR]),
+        "more than a host needs",
+    ),
     (
         rules.find_untargeted_reservations,
         gb200(capacityReservationSpecification={}),
@@ -204,11 +239,24 @@ ALLOWED: list[tuple[Judge, Declared]] = [
     (rules.find_missing_tags, declared("aws:ec2/route:Route")),
     (rules.find_unprotected_weights, declared(rules.BUCKET, protected=True)),
     (rules.find_unprotected_weights, declared("aws:ec2/vpc:Vpc")),
-    (rules.find_wide_roles, attached("AmazonEKSWorkerNodePolicy")),
-    (rules.find_wide_roles, allowing("s3:GetObject", "arn:aws:s3:::mine/kimi/*")),
-    (rules.find_wide_roles, allowing("ssmmessages:OpenDataChannel", "*")),
-    (rules.find_wide_roles, allowing("s3:*", "*", effect="Deny")),
-    (rules.find_wide_roles, declared(rules.ROLE_POLICY, policy=UNKNOWN)),
+    (roles.find_wide_roles, attached("AmazonEKSWorkerNodePolicy")),
+    (roles.find_wide_roles, allowing("s3:GetObject", "arn:aws:s3:::mine/kimi/*")),
+    (roles.find_wide_roles, allowing("ssmmessages:OpenDataChannel", "*")),
+    (roles.find_wide_roles, allowing("s3:*", "*", effect="Deny")),
+    (roles.find_wide_roles, declared(roles.ROLE_POLICY, policy=UNKNOWN)),
+    (
+        roles.find_wide_roles,
+        declared(roles.ROLE, inlinePolicies=UNKNOWN, managedPolicyArns=UNKNOWN),
+    ),
+    (
+        roles.find_wide_roles,
+        declared(
+            roles.ROLE,
+            assumeRolePolicy=json.dumps({"Statement": {"Effect": "Allow", "Action": "sts:*"}}),
+            managedPolicyArns=["arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"],
+        ),
+    ),
+    (roles.find_wide_roles, stating(Effect="Deny", NotAction="s3:GetObject", Resource="*")),
     (rules.find_untargeted_reservations, gb200()),
     (rules.find_untargeted_reservations, template(instanceType="p5en.48xlarge")),
     (rules.find_untargeted_reservations, template(instanceType="m7i.large")),
@@ -311,9 +359,22 @@ def test_what_is_kept_answers_over_tls_alone(kind: str, policy_kind: str, key: s
         properties = {"policy": text}
         return Declared(type=policy_kind, name="p", properties=properties, refers_to={key: (of,)})
 
-    denies = json.dumps({"Statement": [{"Condition": {"Bool": {"aws:SecureTransport": "false"}}}]})
+    statement = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    denies = json.dumps({"Statement": [statement]})
     for fine in (denies, UNKNOWN):
         assert list(rules.find_plain_transport((kept, policy(fine)))) == []
-    for open_one in ((), (policy("{}"),), (policy(denies, other),)):
+    lets_in = [
+        policy(json.dumps({"Statement": [{**statement, **changed}]}))
+        for changed in (
+            {"Effect": "Allow"},
+            {"Principal": {"AWS": "arn:aws:iam::123456789012:root"}},
+            {"Condition": {"Bool": {"aws:SecureTransport": "true"}}},
+        )
+    ]
+    for open_one in ((), (policy("{}"),), (policy(denies, other),), *((each,) for each in lets_in)):
         ((resource, said),) = rules.find_plain_transport((kept, *open_one))
         assert (resource, "without TLS" in said) == (kept, True)

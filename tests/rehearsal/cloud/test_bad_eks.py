@@ -29,7 +29,7 @@ def test_what_is_wrong_in_the_configuration_is_told_at_once(
         "api_from_cidr": ("10.0.0.0/8", "could not reach the cluster", "198.51.100.0/24"),
         "cluster_admins": ("", "Not set: the IAM roles", "arn:aws:iam::123456789012:role/platform"),
         "reservation_id": ("block-7", "block-7 is not the capacity", "cr-0123456789abcdef0"),
-        "zone_id": ("us-east-2a", "us-east-2a is not the zone id", "use1-az4"),
+        "zone_id": ("us-east-2a", "us-east-2a is not the zone id", "use1-az1"),
         "namespace": ("kube-system", "kube-system is the cluster's own", "serving"),
         "fsx_capacity_gib": ("5000", "5000 GiB", "7200"),
         "kubernetes_version": ("1.32", "1.33 is the least", "1.35"),

@@ -104,7 +104,7 @@ def test_ways_of_buying_values_that_hide_nothing_and_subnets_that_are_too_small(
 
     said = told(subnet_id=subnet.id, zone_id="us-east-1a")
     assert "us-east-1a is not the zone id" in said
-    assert "pulumi config set zone_id use1-az4 --stack mine" in said
+    assert "pulumi config set zone_id use1-az1 --stack mine" in said
     pulumi("config", "set", "zone_id", "use1-az1")
     said = told(subnet_id=subnet.id)
     assert "has 11 free addresses; hosts take 17" in said

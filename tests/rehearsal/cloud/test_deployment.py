@@ -227,8 +227,10 @@ def test_a_file_outside_of_stacks_is_provisioned_under_its_name(
     assert [host["name"] for host in inventory["hosts"]] == ["unified-0", "unified-1"]
     assert ".elb.us-east-1.amazonaws.com:8000" in inventory["router"]["url"]
 
-    # Another launch template replaces both machines; the reservation holds two and has no spare.
+    # Both machines are named to be launched anew; the reservation holds two and has no spare.
     pulumi = Pulumi(project.folder, project.environment, "mine")
+    hosts = "unified-0,unified-1"
+    assert pulumi("config", "set", "replace_machines", hosts).returncode == 0
     assert pulumi("config", "set", "root_volume_gib", "400").returncode == 0
     changed = pulumi.changes("up")
     # the template in place; both machines, and the load balancer's target at the router's new address

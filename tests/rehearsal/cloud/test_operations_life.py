@@ -32,6 +32,7 @@ def test_every_page_is_followed() -> None:
 def test_the_pages_from_a_first_deployment_until_everything_is_gone(typist: Typist) -> None:
     deploy(typist)
     change_the_topology(typist)
+    launch_two_machines_anew(typist)
     replace_a_broken_machine(typist)
     end_a_reservation_and_begin_another(typist)
     take_everything_away_and_come_back_to_the_weights(typist)
@@ -54,6 +55,15 @@ def change_the_topology(typist: Typist) -> None:
     assert before < instances(typist)
     assert len(instances(typist)) == 9
     assert any("stage-weights" in line for line in typist.elsewhere)
+
+
+def launch_two_machines_anew(typist: Typist) -> None:
+    before = instances(typist)
+    typist.type(page("machines launched anew"))
+    preview = f"pulumi preview --stack {STACK}"
+    assert "2 to replace" in typist.said[preview]
+    assert len(instances(typist)) == 9
+    assert len(before - instances(typist)) == 2
 
 
 def replace_a_broken_machine(typist: Typist) -> None:
@@ -84,6 +94,10 @@ def end_a_reservation_and_begin_another(typist: Typist) -> None:
     typist.type(lines[:end])
     assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     before = resources(typist.project.cloud, "Bucket")
+    # the outputs still name six machines
+    gone = typist.run(["fab", "inventory", "--stack", STACK])
+    assert gone.returncode == 3, gone.stdout + gone.stderr
+    assert "so they were given back: " in gone.stderr
     typist.type(lines[end:])
     assert len(instances(typist)) == 9
     assert resources(typist.project.cloud, "Bucket") == before

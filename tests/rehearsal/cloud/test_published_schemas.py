@@ -8,17 +8,12 @@ import pytest
 
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.kind import values_at
-from infra.rehearsal.cloud.machine_kinds import INSTANCE, TEMPLATE
-from infra.rehearsal.cloud.network_kinds import INGRESS_RULE, SUBNET
 from infra.rehearsal.cloud.published_schemas import (
-    BEYOND,
     FILE,
-    IN_PLACE,
     TYPES,
     published_values,
-    settled_properties,
 )
-from infra.rehearsal.cloud.storage_kinds import ASSOCIATION, LUSTRE
+from infra.rehearsal.cloud.storage_kinds import ASSOCIATION
 from infra.rehearsal.cloud.value_rules import value_failures
 from infra.spec.load import PROJECT
 from tests.provision.test_golden_resources import GOLDEN
@@ -47,33 +42,6 @@ def test_every_type_is_stored_and_emulated() -> None:
     assert {token: row["type"] for token, row in STORED.items()} == {
         token: same.name for token, same in TYPES.items()
     }
-
-
-@pytest.mark.parametrize("token", operations.KINDS)
-def test_what_never_changes_is_published_or_said_to_be_beyond(token: str) -> None:
-    """No kind keeps an opinion of its own beside a schema."""
-    if token in TYPES:
-        assert operations.KINDS[token].replaces == frozenset()
-    published = set(STORED[token]["settled"]) if token in TYPES else set()
-    assert IN_PLACE.get(token, frozenset()) <= published
-    assert not BEYOND.get(token, frozenset()) & published
-
-
-@pytest.mark.parametrize(
-    ("token", "settled", "free"),
-    [
-        (SUBNET, "availabilityZoneId", "tags"),
-        (INSTANCE, "launchTemplate", "tags"),
-        (TEMPLATE, "name", "networkInterfaces"),
-        (INGRESS_RULE, "securityGroupId", "cidrIpv4"),
-        (LUSTRE, "efaEnabled", "storageCapacity"),
-    ],
-)
-def test_a_change_replaces_or_does_not(token: str, settled: str, free: str) -> None:
-    old = {settled: "a", free: "a"}
-    assert operations.changes(token, old, {settled: "b", free: "a"}) == ([settled], [settled])
-    assert operations.changes(token, old, {settled: "a", free: "b"}) == ([free], [])
-    assert settled in settled_properties(token)
 
 
 @pytest.mark.parametrize(

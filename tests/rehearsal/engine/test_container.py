@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from infra.catalog.load import Catalog
+from infra.plan.compile import compile_file
+from infra.rehearsal.engine import network
 from infra.rehearsal.engine.container import check_cards, check_shared_memory, check_transfer
 from infra.rehearsal.engine.failures import Failed
-from infra.rehearsal.engine.network import nccl_lines
+from infra.rehearsal.engine.kv_transfer import KvTransfer, check_ascend_connector
+from infra.rehearsal.engine.network import check_network, nccl_lines
 from infra.rehearsal.engine.parallel import Parallel
 from infra.rehearsal.engine.rdma_card import ucx_endpoint_lines
 from infra.rehearsal.engine.world import World, read_world
@@ -72,11 +76,11 @@ def test_cards_need_memory_that_can_be_locked(
     with pytest.raises(Failed, match="ibv_reg_mr_iova2 failed with error Cannot allocate memory"):
         check_cards(environ, world, place(tensor=4, ranks=2))
     with pytest.raises(Failed, match="NIXL_ERR_BACKEND"):
-        check_transfer(environ, world)
+        check_transfer(environ, world, ())
     assert "current: 8192 kbytes" in capfd.readouterr().err
     environ, world = container(tmp_path / "all", "h200", UNLIMITED, CARD)
     check_cards(environ, world, place(tensor=4, ranks=2))
-    check_transfer(environ, world)
+    check_transfer(environ, world, ())
 
 
 def test_workers_of_one_rank_need_more_shared_memory_than_docker_gives(tmp_path: Path) -> None:
@@ -89,3 +93,102 @@ def test_workers_of_one_rank_need_more_shared_memory_than_docker_gives(tmp_path:
     shared.unlink()
     shared.symlink_to(tmp_path)
     check_shared_memory(environ, world, place(tensor=4))
+
+
+def load_mooncake(plugin: str) -> None:
+    """What a rank of vllm-ascend does with its connector, in a container."""
+    sizes = {side: {"tp_size": 8, "dp_size": 2} for side in ("prefill", "decode")}
+    kv = KvTransfer(
+        connector="ascend-mooncake", role="kv_producer", engine_id="0", port=36000, extra=sizes,
+        fails_on_load_error=True,
+    )  # fmt: skip
+    check_ascend_connector(kv, place(tensor=8, ranks=2), plugin)
+
+
+def test_mooncake_is_found_where_the_catalogue_says_that_the_image_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start without the folder that only `~/.bashrc` of the image names ends at once (vllm-ascend issue 6949)."""
+    (tmp_path / "hccn.conf").touch()
+    monkeypatch.setenv("MOE_REHEARSAL_HCCN_CONF", str(tmp_path / "hccn.conf"))
+    monkeypatch.setenv("MOE_REHEARSAL_LOCKED_MEMORY", "unlimited")
+    image = tmp_path / "image"
+    (image / "usr/local/lib").mkdir(parents=True)
+    (image / "usr/local/lib/ascend_transport.so").touch()
+    plan = compile_file("a3-2p1d", catalog=Catalog()).plan
+    told = plan.processes[0].env_prepend["LD_LIBRARY_PATH"]
+    of_recipe, _, of_image = told.rpartition(":")
+    for searched in ("", of_recipe):
+        monkeypatch.setenv("LD_LIBRARY_PATH", searched)
+        with pytest.raises(Failed, match=r"ascend_transport\.so: cannot open shared object file"):
+            load_mooncake(plan.engine.version)
+        load_mooncake("0.23.0")  # which has a wheel
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{of_recipe}:{image}{of_image}")
+    load_mooncake(plan.engine.version)
+
+
+def efa_world(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_libraries: bool
+) -> tuple[dict[str, str], World]:
+    libraries = [folder / "libfabric.so.1", folder / "libnccl-net-ofi.so"]
+    folder.mkdir()
+    for path in libraries if has_libraries else []:
+        path.touch()
+    monkeypatch.setattr("infra.rehearsal.engine.world.EFA_LIBRARIES", tuple(map(str, libraries)))
+    environ, _ = container(folder, "h200", {**UNLIMITED, "FI_PROVIDER": "efa"}, CARD)
+    state = Path(environ["MOE_REHEARSAL_STATE"]) / "host.json"
+    state.write_text(state.read_text().replace('"vendor"', '"network": "efa", "vendor"', 1))
+    return environ, read_world(environ)
+
+
+def test_without_what_speaks_to_efa_hosts_talk_over_sockets_and_kv_does_not_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As vllm-project/vllm issue 55635 has it: the cards are in the container, and nothing there knows them."""
+    environ, world = efa_world(tmp_path / "stock", monkeypatch, has_libraries=False)
+    assert any("Using network Socket" in line for line in nccl_lines(world, 16))
+    with pytest.raises(Failed, match="NIXL_ERR_BACKEND"):
+        check_transfer(environ, world, ["LIBFABRIC"])
+    environ, world = efa_world(tmp_path / "aws", monkeypatch, has_libraries=True)
+    assert any("Using network AWS Libfabric" in line for line in nccl_lines(world, 16))
+    check_transfer(environ, world, ["LIBFABRIC"])
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "told", "library"),
+    [
+        ("h200", {}, "NCCL"),
+        ("h200", {"NCCL_SOCKET_IFNAME": "ib"}, "NCCL"),
+        ("h200", {"NCCL_SOCKET_IFNAME": "=eth0"}, None),
+        ("h200", {"NCCL_SOCKET_IFNAME": "^lo,docker"}, None),
+        ("h200", {"NCCL_SOCKET_IFNAME": "=eth0", "GLOO_SOCKET_IFNAME": "ib0"}, "Gloo"),
+        ("ascend-a3", {}, "HCCL"),
+        ("ascend-a3", {"HCCL_SOCKET_IFNAME": "eth0"}, None),
+        ("ascend-a3", {"HCCL_IF_IP": "127.0.0.1"}, None),
+    ],
+)
+def test_hosts_with_two_interfaces_meet_by_the_one_that_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accelerator: str,
+    told: dict[str, str],
+    library: str | None,
+) -> None:
+    """Left to guess, NCCL takes what begins with `ib`, and HCCL the first name: no peer reaches either here."""
+    environ, world = container(tmp_path, accelerator, UNLIMITED)
+    addresses = {
+        "lo": "127.0.0.1",
+        "eth0": world.address,
+        "ib0": "169.254.78.1",
+        "bond1": "169.254.78.1",
+    }
+    names = ["lo", "eth0", "bond1" if world.vendor == "ascend" else "ib0"]
+    monkeypatch.setattr("socket.if_nameindex", lambda: list(enumerate(names)))
+    monkeypatch.setattr(network, "_address", lambda name: addresses.get(name, ""))
+    over_hosts = place(tensor=world.host_devices, ranks=2)
+    check_network({}, place(tensor=world.host_devices), world)
+    if library is None:
+        check_network({**environ, **told}, over_hosts, world)
+        return
+    with pytest.raises(Failed, match=rf"(?s){library}.*169\.254\.78\.1"):
+        check_network({**environ, **told}, over_hosts, world)

@@ -283,6 +283,19 @@ def test_tensor_parallel_over_two_nodes(lab: Lab, kimi: Path, tmp_path: Path) ->
     assert journal(states[1]) == []
 
 
+def test_nodes_with_other_batches_hang_until_the_watchdog(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
+    states = [make_state(tmp_path / x, time_scale=0.005) for x in ("n0", "n1")]
+    port, master = free_ports(2)
+    told = ("--max-num-batched-tokens", "8192")
+    lab.start(states[0], tensor_parallel(kimi, 0, master, "--port", str(port), *told))
+    other = (*told[:1], "4096", "--headless")
+    follower = lab.start(states[1], tensor_parallel(kimi, 1, master, *other))
+    assert follower.wait() == 1
+    assert "Watchdog caught collective operation timeout" in follower.output()
+
+
 def test_a_node_alone_times_out(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     state, (port, master) = make_state(tmp_path / "n", time_scale=0.001), free_ports(2)
     head = lab.start(state, tensor_parallel(kimi, 0, master, "--port", str(port)))

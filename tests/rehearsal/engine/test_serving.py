@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from infra.engines.capabilities import CAPABILITIES
+from infra.launch.proof.known_answer import ANSWER, LEAST_WORDS
+from infra.launch.proof.known_answer import question as known
+from infra.launch.proof.questions import FORMS, missing_from, question_for
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
@@ -123,6 +127,23 @@ def test_tools_and_images_work_where_the_flags_enable_them(full: tuple[Engine, P
         200,
         "The image shows a simulated picture.",
     )
+
+
+@pytest.mark.parametrize("name", [*CAPABILITIES, *FORMS])
+def test_everything_that_verify_asks_is_shown(name: str, full: tuple[Engine, Path]) -> None:
+    for nonce in "abc":
+        question = question_for(name, "k2.5", nonce, {"thinking": False})
+        status, text = call(full[0].port or 0, question.path, question.body)
+        assert status == 200
+        answer = text if question.body.get("stream") else json.loads(text)
+        assert missing_from(question, answer) is None
+
+
+def test_a_list_that_was_there_before_goes_on(full: tuple[Engine, Path]) -> None:
+    _, text = call(full[0].port or 0, "/v1/completions", dict(known("k2.5").body))
+    said = " ".join(json.loads(text)["choices"][0]["text"].split())
+    assert ANSWER.startswith(said)
+    assert len(said.split()) >= LEAST_WORDS
 
 
 def test_tools_and_images_are_refused_where_they_do_not(bare: Engine) -> None:

@@ -212,6 +212,16 @@ def test_amd_takes_tensor_parallel_4(kimi: Path, tmp_path: Path) -> None:
     assert "Provided 8 number of heads" in refusal(kimi, tmp_path, OLD, "--tp 8", **host)
 
 
+def test_a_method_is_the_one_that_the_checkpoint_names(
+    kimi: Path, kimi_nvfp4: Path, tmp_path: Path
+) -> None:
+    blackwell: dict[str, Any] = {"accelerator": "gb200", "num_devices": 4}
+    for model, method in ((kimi, "compressed-tensors"), (kimi_nvfp4, "modelopt_fp4")):
+        said = refusal(model, tmp_path, OLD, "--tp 4 --quantization fp8", **blackwell)
+        assert f"in the model config ({method}) does not match" in said
+        assert run(model, tmp_path, OLD, f"--tp 4 --quantization {method}", **blackwell)
+
+
 def test_weights_that_do_not_fit_leave_no_memory(kimi: Path, tmp_path: Path) -> None:
     assert "Not enough memory. Please try to increase --mem-fraction-static." in refusal(
         kimi, tmp_path, OLD, "--tp 4"

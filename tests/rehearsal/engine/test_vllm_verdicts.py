@@ -315,6 +315,24 @@ def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(
 
 
 @pytest.mark.parametrize("version", ALL)
+def test_a_length_left_to_memory_is_as_long_as_fits(
+    kimi: Path, tmp_path: Path, version: str
+) -> None:
+    host: dict[str, Any] = {"accelerator": "h200", "num_devices": 8}
+    tight = "-tp 8 --gpu-memory-utilization 0.6"
+    assert "To serve at least one request" in refusal(kimi, tmp_path, version, tight, **host)
+    settings = run(kimi, tmp_path, version, f"{tight} --max-model-len -1", **host)
+    assert 0 < settings.max_model_len == settings.kv_tokens < 262144
+
+
+def test_tritons_latent_attention_has_fp8_kv_from_0_18_on(kimi: Path, tmp_path: Path) -> None:
+    host: dict[str, Any] = {"accelerator": "mi325x", "num_devices": 8}
+    said = refusal(kimi, tmp_path, OLD, "-tp 8 --kv-cache-dtype fp8", **host)
+    assert "FP8 Triton MLA not yet supported" in said
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8 --kv-cache-dtype fp8", **host)
+
+
+@pytest.mark.parametrize("version", ALL)
 @pytest.mark.parametrize(
     ("fragment", "expected"),
     [

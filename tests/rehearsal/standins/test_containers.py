@@ -464,6 +464,23 @@ def test_host_agents_read_digests_entry_points_and_the_daemon(host_shell: HostSh
     assert "docker: unknown command: docker frobnicate" in result.stderr
 
 
+def test_podman_tells_of_itself_by_its_own_names(host_shell: HostShell) -> None:
+    result = host_shell(
+        "nvidia",
+        "podman info --format '{{.Host.CgroupManager}} {{.Version.Version}}'; podman info | head -3\n"
+        "podman info --format json | tr -d ' \\n' | cut -c -17; podman info --format '{{.CgroupDriver}}'; echo $?",
+    )
+    assert result.stdout.splitlines() == [
+        "systemd 4.9.3",
+        "host:",
+        "  arch: arm64",
+        "  cgroupManager: systemd",
+        '{"host":{"arch":"',
+        "64",
+    ]
+    assert "template parsing error" in result.stderr
+
+
 def test_tools_report_what_running_engines_hold(host_shell: HostShell) -> None:
     result = host_shell(
         "nvidia",

@@ -1,0 +1,126 @@
+"""A standing stack that is changed, with the real engine: what preview announces is what `up` does to machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.cloud import operations
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE
+from infra.rehearsal.cloud.scratch_project import ScratchProject
+from infra.rehearsal.cloud.wire import UNKNOWN
+from tests.rehearsal.cloud.command import STACK, Pulumi, edit_stack, resources
+from tests.rehearsal.cloud.conftest import Cloud
+from tests.rehearsal.cloud.refusing import started
+
+Make = Callable[..., ScratchProject]
+
+
+def test_a_preview_does_not_know_the_number_of_a_version_that_is_yet_to_be_made(
+    cloud: Cloud,
+) -> None:
+    template = cloud.template(*cloud.network(), updateDefaultVersion=True)
+
+    def previewed(**changed: object) -> dict[str, object]:
+        new = {**template.inputs, **changed}
+        return operations.preview_change(TEMPLATE, template.inputs, template.outputs, new)
+
+    assert previewed()["latestVersion"] == 1
+    assert previewed(description="x")["latestVersion"] == 1
+    assert previewed(keyName="other")["latestVersion"] == UNKNOWN
+    assert previewed(keyName="other")["defaultVersion"] == UNKNOWN
+    assert previewed(tags={"owner": "me"})["latestVersion"] == UNKNOWN
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow  # a rack comes up, is asked nine things and loses one machine
+def test_machines_that_stand_are_replaced_when_they_are_named_and_never_else(
+    make_project: Make,
+) -> None:
+    project = make_project()
+    pulumi = started(project)
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    before = machines(project.cloud)
+    assert len(before) == 6
+
+    # what a machine takes at its launch alone
+    ok(pulumi, "config", "set", "root_volume_gib", "500")
+    for words in (("preview",), ("up", "--yes", "--skip-preview")):
+        said = refused(pulumi, *words)
+        assert (
+            "4 machines of decode were launched with another root_volume_gib (300; now 500)" in said
+        )
+        assert f"pulumi config set replace_machines decode-0 --stack {STACK}" in said
+    assert machines(project.cloud) == before
+
+    # hosts of both groups are named, a wrong name first
+    ok(pulumi, "config", "set", "replace_machines", "decode-9,prefill-0")
+    assert "decode-9 is no host of gb200-2p1d" in refused(pulumi, "preview")
+    ok(pulumi, "config", "set", "replace_machines", "decode-1,prefill-0")
+    assert replaced(pulumi) == 2
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    now = machines(project.cloud)
+    assert {name for name in before if before[name] != now[name]} == {"decode-1", "prefill-0"}
+
+    # the others stay as they are, now that the template says so, too
+    ok(pulumi, "config", "rm", "replace_machines")
+    assert replaced(pulumi) == 0
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    assert machines(project.cloud) == now
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow  # as above
+def test_first_boot_and_networks_take_no_machine_away(make_project: Make) -> None:
+    project = make_project()
+    pulumi = started(project)
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    before = machines(project.cloud)
+
+    ok(pulumi, "config", "set", "vpc_cidr", "10.80.0.0/16")
+    said = refused(pulumi, "preview")
+    assert (
+        "stand in 10.64.0.0/17 in use1-dfw2-az1, and the configuration wants 10.80.0.0/17" in said
+    )
+    assert f"pulumi destroy --exclude-protected --stack {STACK}" in said
+    ok(pulumi, "config", "rm", "vpc_cidr")
+
+    # another first boot is for machines to come
+    edit_stack(project.folder, STACK, weights={"path": "/elsewhere"})
+    assert replaced(pulumi) == 0
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    assert machines(project.cloud) == before
+
+
+def machines(cloud: Path) -> dict[str, str]:
+    """The instance of each host, by the host's name."""
+    found = {}
+    for path in resources(cloud, "Instance"):
+        (name,) = re.findall(r"::([a-z]+-\d+)\"", path.read_text())
+        found[name] = path.stem
+    return found
+
+
+def ok(pulumi: Pulumi, *words: str) -> None:
+    done = pulumi(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def refused(pulumi: Pulumi, *words: str) -> str:
+    """What a command says that is refused, as one line."""
+    done: subprocess.CompletedProcess[str] = pulumi(*words)
+    assert done.returncode != 0, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def replaced(pulumi: Pulumi) -> int:
+    """How many resources a preview says that `up` replaces."""
+    done = pulumi("preview", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return int(json.loads(done.stdout)["changeSummary"].get("replace", 0))
