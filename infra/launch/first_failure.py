@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from infra.launch.unit_states import is_own_error, plain
+from infra.launch.unit_states import is_own_error, plain, with_details
 
 MAX_WORDS = 400
+# An error and what it says of itself.
+MOST_LINES = 6
 # What failed longer before the latest failure than this is another story.
 INCIDENT_S = 900.0
 # systemd's own word for a start: what was logged before it belongs to an earlier run.
@@ -63,10 +65,14 @@ def journal_failure(process: str, host: str, lines: Sequence[str]) -> Failure | 
     ends = [*starts[1:], len(stamped)]
     for begin, end in reversed(list(zip(starts, ends, strict=True))):
         for tells in (is_own_error, _tells_end):
-            for at, text in stamped[begin:end]:
+            for place in range(begin, end):
+                at, text = stamped[place]
                 if tells(text):
                     again = stamped[end][0] if end < len(stamped) else ""
-                    line, began = plain(text)[:MAX_WORDS], stamped[begin][0]
+                    told = [
+                        plain(each) for _, each in stamped[place : min(end, place + MOST_LINES)]
+                    ]
+                    line, began = with_details(told, 0)[:MAX_WORDS], stamped[begin][0]
                     return Failure(at, process, line, host, began=began, again=again)
     return None
 

@@ -8,16 +8,21 @@ from dataclasses import dataclass, replace
 
 from infra.launch.fleet import Report, rows_of
 
-# `(EngineCore_DP3 pid=411) INFO 11-20 14:00:00 [loader.py:12] Loading …` → `Loading …`
+# `(EngineCore_DP3 pid=411) INFO 11-20 14:00:00 [loader.py:12] Loading …` → `Loading …`; so with torch's
+# `[rank0]:[E1127 05:57:18.052110937 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught …`
 _PREFIX = re.compile(
-    r"^(\([^)]*\)\s*)?((DEBUG|INFO|WARNING|ERROR|CRITICAL):?\s+)?(\d\d-\d\d \d\d:\d\d:\d\d\s+)?(\[[^\]]*\]\s*)*"
+    r"^(\([^)]*\)\s*)?((DEBUG|INFO|WARNING|ERROR|CRITICAL):?\s+)?(\d\d-\d\d \d\d:\d\d:\d\d\s+)?(\[[^\]]*\]:?\s*)*"
 )
 _PYTHON_ERROR = re.compile(r"\b[A-Za-z_.]*(Error|Exception|Failed|Timeout|Exit)\b: \S")
 _PLAIN_ERROR = re.compile(
-    r"\b(error|fatal|failed|cannot|refused|denied|not installed|is not in|missing)\b", re.IGNORECASE
+    r"\b(error|fatal|failed|cannot|refused|denied|not installed|is not in|missing|timing out)\b",
+    re.IGNORECASE,
 )
 # pydantic: `1 validation error for ModelConfig`, and the error itself in the next line.
 _COUNTED_ERRORS = re.compile(r"\d+ validation errors? for \w+$")
+# torch of an error in NCCL: the library's own word for its kind, this line, and below it what NCCL says
+# (recorded with torch 2.11 and NCCL 2.28.9).
+_NCCL_ERROR, _NCCL_SAYS, _NCCL_LINES = "NCCL error", "Last error:", 4
 # They point at another line, or accompany every end.
 _POINTERS = (
     "See root cause above",
@@ -27,7 +32,7 @@ _POINTERS = (
     "from LD_PRELOAD",
     "resource_tracker",
 )
-_ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error", re.IGNORECASE)
+_ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error|\[[EF]\d{4} ", re.IGNORECASE)
 # What only warns may name an error that it has got over: vLLM's limit of open files, an answer of 500.
 _MILD_LEVEL = re.compile(r"^(?:\([^)]*\)\s*)?(?:DEBUG|INFO|WARNING):?\s")
 SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
@@ -194,7 +199,7 @@ def own_reason(log_tail: Sequence[str]) -> str:
             if pattern.search(line) and not line.startswith(("File ", "moe-"))
         ]
         if hits:
-            return _with_details(own, hits[-1])[:MAX_WORDS]
+            return with_details(own, hits[-1])[:MAX_WORDS]
     return ""
 
 
@@ -215,11 +220,20 @@ def _own_lines(log_tail: Sequence[str]) -> list[str]:
     return [line for line in lines if not any(pointer in line for pointer in _POINTERS)]
 
 
-def _with_details(lines: Sequence[str], index: int) -> str:
-    """A line, and the next one where pydantic's first line only counts errors."""
-    line = lines[index]
-    if _COUNTED_ERRORS.search(line) and index + 1 < len(lines):
-        return f"{line}: {lines[index + 1]}"
+def with_details(lines: Sequence[str], index: int) -> str:
+    """A line, and a later one that says what it leaves open.
+
+    pydantic's first line only counts errors, and torch's names the kind of an error in NCCL.
+
+    Args:
+        lines: as `plain` makes them.
+        index: of the line.
+    """
+    line, after = lines[index], lines[index + 1 : index + 1 + _NCCL_LINES]
+    if _COUNTED_ERRORS.search(line):
+        return ": ".join([line, *after[:1]])
+    if _NCCL_ERROR in line and _NCCL_SAYS in after[:-1]:
+        return f"{line}: {after[after.index(_NCCL_SAYS) + 1]}"
     return line
 
 

@@ -73,6 +73,24 @@ def test_who_does_not_go_on_is_left_with_what_came(serve: Serve) -> None:
     assert text == f"NCCL version 2.27.3\n{address}: timed out\n".encode()
 
 
+def test_behind_a_frozen_process_another_is_asked() -> None:
+    """All processes of a host listen at one port; a stopped one's connections are taken, and nothing comes of them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def work() -> None:
+            frozen, _ = listener.accept()
+            lively, _ = listener.accept()
+            with frozen, lively:
+                assert read_line(lively) == b"verbose status\n"
+                lively.sendall(b"NCCL version 2.28.9 compiled with CUDA 13.0\n")
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        text = ask_ras(f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join(10)
+    assert text == b"NCCL version 2.28.9 compiled with CUDA 13.0\n"
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no port", "[::1]:1", ":1"])
 def test_where_nobody_listens_that_is_said(address: str) -> None:
     assert ask_ras(address).startswith(f"{address}: ".encode())

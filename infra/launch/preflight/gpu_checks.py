@@ -110,9 +110,11 @@ def _install(name: str, drivers: set[str]) -> str:
 def find_inactive_links(scene: Scene) -> Iterator[Trouble]:
     """GPUs with an NVLink down."""
     for name in nvidia_hosts(scene):
-        links = nvidia.parse_links(scene.hosts[name].text("nvidia.nvlink") or "")
+        text = scene.hosts[name].text("nvidia.nvlink")
+        links = nvidia.parse_links(text or "")
         has_links = any(count for count, _ in links.values())
-        if scene.accelerator(name).fabric.kind == "nvlink" and links and not has_links:
+        is_none_told = bool(links) or nvidia.shows_no_links(text)
+        if scene.accelerator(name).fabric.kind == "nvlink" and is_none_told and not has_links:
             yield Trouble(
                 host=name,
                 severity="block",
@@ -174,14 +176,14 @@ def find_memory_errors(scene: Scene) -> Iterator[Trouble]:
                     fix="Drain the host and reset the GPU.",
                 )
         for row in nvidia.parse_remapped_rows(host.text("nvidia.rows") or ""):
-            if row.failure:
+            if row.has_failed:
                 said = f"{row.gpu_uuid}: row remapping failed"
                 yield Trouble(host=name, severity="block", observed=said, fix="Replace the GPU.")
             elif row.uncorrectable > MOST_REMAPPED_ROWS:
                 said = f"{row.gpu_uuid}: {row.uncorrectable} rows were remapped, of {MOST_REMAPPED_ROWS} spare ones"
                 yield Trouble(host=name, severity="block", observed=said, fix="Replace the GPU.")
-            elif row.pending:
-                said = f"{row.gpu_uuid}: {row.pending} rows wait for a reset to be remapped"
+            elif row.has_pending:
+                said = f"{row.gpu_uuid}: rows wait for a reset to be remapped"
                 yield Trouble(
                     host=name,
                     severity="warn",

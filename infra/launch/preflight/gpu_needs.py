@@ -139,8 +139,13 @@ def fabric_manager(scene: Scene, host: str) -> Iterator[Answer]:
 
 
 def links(scene: Scene, host: str) -> Iterator[Answer]:
-    """NVLinks of each device."""
-    yield of_each("nvidia.nvlink", _num(scene, host), lambda text: len(nvidia.parse_links(text)))
+    """NVLinks of each device; that all are off is told by nothing at all."""
+    num = _num(scene, host)
+    yield of_each(
+        "nvidia.nvlink",
+        num,
+        lambda text: num if nvidia.shows_no_links(text) else len(nvidia.parse_links(text)),
+    )
 
 
 def diagnosis(_scene: Scene, _host: str) -> Iterator[Answer]:

@@ -74,10 +74,12 @@ def find_missing_image(scene: Scene) -> Iterator[Trouble]:
         for row in host.items.values():
             if row.get("group") != "images" or row.get("state") == "ok":
                 continue
-            is_program = str(row["id"]).startswith(
-                "program:"
-            )  # nothing stages it: its reason says how it is installed
-            fix = f"fab {'up' if is_program else 'stage-weights'} --stack {scene.plan.stack}"
+            kind = str(row["id"]).partition(":")[0]
+            # nothing stages a program or an environment: the reason says how each is installed
+            task = "up" if kind == "program" else "stage-weights"
+            fix = f"fab {task} --stack {scene.plan.stack}"
+            if kind == "environment":
+                fix = f"Run that command on {name}: `fab` makes no environments."
             if row.get("state") == "changed":
                 has = f"has {row['before']}" if row.get("before") else "is not there"
                 said = f"{row['id']} {has}: `up` brings {row.get('wanted') or 'it'}"

@@ -20,6 +20,8 @@ SXID = re.compile(r"SXid \(([^)]*)\): (\d+)")
 XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
 SLOWDOWN = re.compile(r"HW Slowdown\s*:\s*(Not )?Active$")
 NOT_THERE = ("[N/A]", "N/A")
+# Driver 580 prints these words (recorded on an H200); Azure's azure_gpu_ecc.nhc reads numbers, so both are taken.
+YES, NO = "Yes", "No"
 MIG_MODES = ("Enabled", "Disabled", *NOT_THERE)
 HEAD = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
 VBIOS = "VBIOS Version"
@@ -73,11 +75,18 @@ class ComputeProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemappedRows:
-    """A device's remapped memory rows."""
+    """A device's remapped memory rows.
+
+    Args:
+        gpu_uuid: of the device.
+        has_pending: whether rows wait for a reset to be remapped.
+        has_failed: whether a row could not be remapped in the device's life.
+        uncorrectable: rows that were remapped for errors that could not be corrected.
+    """
 
     gpu_uuid: str
-    pending: int
-    failure: int
+    has_pending: bool
+    has_failed: bool
     uncorrectable: int
 
 
@@ -121,12 +130,12 @@ def parse_compute_processes(text: str) -> tuple[ComputeProcess, ...]:
 
 
 def parse_remapped_rows(text: str) -> tuple[RemappedRows, ...]:
-    """The devices of `--query-remapped-rows`; one without this memory prints `[N/A]` and counts as 0."""
+    """The devices of `--query-remapped-rows`; one without this memory prints `[N/A]` and has none."""
     return tuple(
         RemappedRows(
             gpu_uuid=row[0],
-            pending=_number(row[1]) or 0,
-            failure=_number(row[2]) or 0,
+            has_pending=_is_so(row[1]),
+            has_failed=_is_so(row[2]),
             uncorrectable=_number(row[3]) or 0,
         )
         for row in _rows(text, len(ROW_QUERY.split(",")))
@@ -140,9 +149,10 @@ def shows_processes(text: str) -> bool:
 
 
 def count_rows(text: str) -> int:
-    """Of how many devices `--query-remapped-rows` tells all: every cell is a number or `[N/A]`."""
+    """Of how many devices `--query-remapped-rows` tells all: every cell is a word, a number or `[N/A]`."""
     return sum(
-        row[0].startswith("GPU-") and all(cell.isdecimal() or cell in NOT_THERE for cell in row[1:])
+        row[0].startswith("GPU-")
+        and all(cell.isdecimal() or cell in (YES, NO, *NOT_THERE) for cell in row[1:])
         for row in _rows(text, len(ROW_QUERY.split(",")))
     )
 
@@ -211,6 +221,11 @@ def parse_links(text: str) -> dict[int, tuple[int, tuple[int, ...]]]:
             is_down = "inactive" in link[2].lower()
             found[gpu] = (count + 1, (*inactive, int(link[1])) if is_down else inactive)
     return found
+
+
+def shows_no_links(text: str | None) -> bool:
+    """Whether `nvlink -s` succeeded and printed nothing, as of devices whose links are off (driver 580 on an H200)."""
+    return text is not None and not text.strip()
 
 
 def parse_vbios(text: str) -> dict[str, str]:
@@ -304,6 +319,11 @@ def _lines_of_gpus(text: str) -> Iterator[tuple[str, str]]:
             bus = head[1]
         elif bus is not None and line.strip():
             yield bus, line
+
+
+def _is_so(cell: str) -> bool:
+    """What a cell with `Yes` or `No`, or with a number of rows, says."""
+    return cell == YES or bool(_number(cell))
 
 
 def _all_told(values: Iterable[object]) -> bool:

@@ -11,7 +11,7 @@ plugin_version of `runtime: native`), `control_groups` (root of the cgroup tree)
 engine's keys `network: socket` is a card that libraries do not find, `network: uncounted` one that counts nothing.
 
 Faults of one host, all optional, indices as strings because JSON has no other keys: `kernel_log` [text],
-`ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},
+`ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: true}, `remapped_failure` {gpu: true},
 `nvlink_inactive` {gpu: [link]}, `fabric_state` text, `imex_status` (`DEGRADED`, `DOWN`), `imex_down` [address],
 `device_health` {npu: text}, `link_down` [npu], `net_health` {npu: text}, `tls_switch` {npu: 0 or 1},
 `unreachable` [device address], `gpu_lost` [gpu], `vbios` {gpu: text}, `held_clocks` {gpu: reason}, `all_reduce_gb_s`

@@ -1,7 +1,7 @@
 """`nvidia-smi`: queries as CSV, the list, `-q` with the fabric section, NVLink state, `-pm`, `-pl`, `-ac`, `-mig`.
 
-Written from the manual of driver 580 and from public outputs; what other options print is not here,
-and they are refused as unknown ones are.
+Written from the manual of driver 580, public outputs and recordings of driver 580.159.04 on an H200; what other
+options print is not here, and they are refused as unknown ones are.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ LEAST_POWER_W = 200.0
 DEFAULT_CLOCKS = "3996,1965"
 MIG_MODES = {"0": "Disabled", "1": "Enabled"}
 EXIT_BAD_OPTION = 2
+EXIT_UNKNOWN_OPTION = 255
 EXIT_NO_DEVICE = 6
 
 
@@ -171,11 +172,11 @@ ROW_FIELDS: dict[str, tuple[str, FieldValue]] = {
     "remapped_rows.uncorrectable": ("", lambda _: "0"),
     "remapped_rows.pending": (
         "",
-        lambda gpu: str(fault_of(gpu.host, "remapped_pending", gpu.index, 0)),
+        lambda gpu: "Yes" if fault_of(gpu.host, "remapped_pending", gpu.index, None) else "No",
     ),
     "remapped_rows.failure": (
         "",
-        lambda gpu: str(fault_of(gpu.host, "remapped_failure", gpu.index, 0)),
+        lambda gpu: "Yes" if fault_of(gpu.host, "remapped_failure", gpu.index, None) else "No",
     ),
 }
 
@@ -192,9 +193,9 @@ def main(arguments: list[str]) -> int:
         return _show_links(host, words[1:])
     try:
         options = read_options(words, OPTIONS)
-    except BadOption:
-        print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
-        return EXIT_BAD_OPTION
+    except BadOption as error:
+        print(f"ERROR: Option {error.word} is not recognized. Please run 'nvidia-smi -h'.\n\n")
+        return EXIT_UNKNOWN_OPTION
     if {"--version", "-h", "--help"} & set(options):
         print(f"NVIDIA-SMI version  : {host['driver_version']} ({STANDIN_NOTICE})")
         print(f"DRIVER version      : {host['driver_version']}")
@@ -235,9 +236,9 @@ def _print_query(
         if name not in fields:
             print(f'Field "{name}" is not a valid field to query.\n')
             return EXIT_BAD_OPTION
-    words = (layout or "").split(",")
+    words = (layout or "csv").split(",")
     if words[0] != "csv" or not set(words) <= {"csv", "noheader", "nounits"}:
-        print('"--format=" must be given with "csv". Please run \'nvidia-smi -h\' for help.\n')
+        print("Format modifier is not recognized.")
         return EXIT_BAD_OPTION
     has_units = "nounits" not in words
     if "noheader" not in words:
@@ -329,10 +330,10 @@ def _change_setting(gpus: list[Gpu], options: dict[str, str]) -> int | None:
 def _print_log(host: dict[str, Any], gpus: list[Gpu]) -> None:
     """Print `-q`: of its many sections those that tell something here."""
     print("\n==============NVSMI LOG==============\n")
-    print(f"{'Timestamp':<42}: {time.strftime('%a %b %d %H:%M:%S %Y')}")
-    print(f"{'Driver Version':<42}: {host['driver_version']}")
-    print(f"{'CUDA Version':<42}: {_cuda_version(host)}\n")
-    print(f"{'Attached GPUs':<42}: {len(gpus)}")
+    print(f"{'Timestamp':<55}: {time.strftime('%a %b %d %H:%M:%S %Y')}")
+    print(f"{'Driver Version':<55}: {host['driver_version']}")
+    print(f"{'CUDA Version':<55}: {_cuda_version(host)}\n")
+    print(f"{'Attached GPUs':<55}: {len(gpus)}")
     for gpu in gpus:
         print(f"GPU {gpu.bus_id}")
         rows = [
@@ -350,24 +351,34 @@ def _print_log(host: dict[str, Any], gpus: list[Gpu]) -> None:
             (2, "Free", f"{host['memory_mib'] - gpu.used_mib} MiB"),
             (1, "Processes", None if gpu.use else "None"),
         ]
-        if gpu.use:
-            rows += [
-                (2, "Process ID", gpu.use.pid),
-                (3, "Name", gpu.use.name),
-                (3, "Used GPU Memory", f"{gpu.used_mib} MiB"),
-            ]
         for depth, name, value in rows:
             text = "    " * depth + name
-            print(text if value is None else f"{text:<42}: {value}")
+            print(text if value is None else f"{text:<55}: {value}")
+        if gpu.use:
+            for depth, name, value in (
+                (2, "GPU instance ID", "N/A"),
+                (2, "Compute instance ID", "N/A"),
+                (2, "Process ID", gpu.use.pid),
+                (3, "Type", "C"),
+                (3, "Name", gpu.use.name),
+                (3, "Used GPU Memory", f"{gpu.used_mib} MiB"),
+            ):
+                print(f"{'    ' * depth + name:<42}: {value}")
     print()
 
 
 def _show_links(host: dict[str, Any], words: list[str]) -> int:
     """Do `nvlink -s` and `nvlink -e`."""
+    if not words:
+        print(
+            "\n    nvlink -- Display NvLink information.\n\n    Usage: nvidia-smi nvlink [options]\n"
+        )
+        return 0
     try:
         options = read_options(words, LINK_OPTIONS)
-    except BadOption:
-        options = {}
+    except BadOption as error:
+        print(f'Option "{error.word}" is not recognized.')
+        return EXIT_BAD_OPTION
     topics = {LINK_TOPICS[name] for name in options if name in LINK_TOPICS}
     if len(topics) != 1:
         print("Invalid nvlink option. Please run 'nvidia-smi nvlink -h' for help.\n")

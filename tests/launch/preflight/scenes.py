@@ -159,7 +159,7 @@ def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
             "nvidia.gpus": gpus(num, name=accelerator.product_name),
             "nvidia.query": fabric(num),
             "nvidia.nvlink": links,
-            "nvidia.rows": "".join(f"GPU-{i}, 0, 0, 0\n" for i in range(num)),
+            "nvidia.rows": "".join(f"GPU-{i}, No, No, 0\n" for i in range(num)),
             "nvidia.services": _fabric_manager(is_there=not accelerator.fabric_spans_hosts),
             "nvidia.fabric-manager": "Fabric Manager version is : 580.95.05\n",
             "nvidia.dcgm": '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "CUDA Toolkit Libraries", '
