@@ -1,4 +1,4 @@
-"""Rules about how an address is written: a host alone, where the engine adds scheme and port itself."""
+"""Rules about how an address is written: a host alone, or with its port, where the engine adds the rest itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from infra.checks.view import Finding, PlanView
 from infra.plan.process import Process
 
-# By family, flags that hold a host alone, and what the engine makes of the host.
+# By family, flags that hold a host alone: vLLM makes tcp://HOST:PORT of it (utils/network_utils.py get_tcp_uri,
+# v1/engine/utils.py@0.22.1), and its server and SGLang's bind it.
 _HOST_FLAGS: Mapping[str, tuple[str, ...]] = {
     "vllm": ("host", "data-parallel-address", "master-addr"),
     "sglang": ("host",),
@@ -20,11 +21,11 @@ _HOST_VARIABLES = (
     "HCCL_IF_IP",
     "SGLANG_HOST_IP",
 )
-# Flags that hold HOST:PORT.
+# Flags that hold HOST:PORT: torch is told tcp://HOST:PORT (srt/model_executor/model_runner.py@0.5.9).
 _PLACE_FLAGS: Mapping[str, tuple[str, ...]] = {"sglang": ("dist-init-addr",)}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# A name or an IPv4 address with a port behind it; an IPv6 address has two colons or more.
-_WITH_PORT = re.compile(r"(?P<host>[^:/\s]+):\d*")
+# A name or an address with a port behind it; an IPv6 address without brackets has two colons or more.
+_WITH_PORT = re.compile(r"(?P<host>\[[^\]\s]+\]|[^:/\[\]\s]+):\d*")
 
 
 def addresses_well_formed(view: PlanView) -> Iterator[Finding]:
@@ -38,9 +39,10 @@ def addresses_well_formed(view: PlanView) -> Iterator[Finding]:
                 continue
             host = port["host"] if port else rest.partition("/")[0]
             wanted = "HOST:PORT" if is_place else "a host alone"
+            added = "the scheme" if is_place else "scheme and port"
             yield Finding(
                 field=field,
-                what=f"{name} is {value}; it takes {wanted}, and {process.id} adds scheme and port itself.",
+                what=f"{name} is {value}; it takes {wanted}, and {process.id} adds {added} itself.",
                 fix=f"Write {host}." if host else "Write the host's address.",
                 process=process.id,
                 holds_anywhere=True,

@@ -28,6 +28,11 @@ def are_apart(view: PlanView, first: Process, second: Process) -> bool:
     )
 
 
+def has_member_apart(view: PlanView, process: Process) -> bool:
+    """Whether a process of the same group stands on another host for sure."""
+    return any(are_apart(view, process, member) for member in view.groups[process.group])
+
+
 def is_own_host(address: str) -> bool:
     """Whether an address is each host's own: loopback, or none in particular."""
     return address in UNSPECIFIED or is_loopback(address)

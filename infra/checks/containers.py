@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
-from infra.checks.apart import are_apart
+from infra.checks.apart import has_member_apart
 from infra.checks.view import Finding, PlanView
+from infra.plan.process import Process
 
 
 def networks_reach_peers(view: PlanView) -> Iterator[Finding]:
@@ -14,54 +15,36 @@ def networks_reach_peers(view: PlanView) -> Iterator[Finding]:
     Publishing ports does not help: NCCL and Gloo listen on ports that they draw, and name the bridge's address.
     """
     bridged = view.surroundings.bridged
-    for group, members in view.groups.items():
-        for process in members:
-            if process.id in bridged and any(are_apart(view, process, peer) for peer in members):
-                what = (
-                    f"{process.id} runs in docker's own bridge network, and others of {group} run on other hosts: "
-                    "none reaches the addresses of that network."
-                )
-                yield Finding(
-                    field=f"roles.{process.role}",
-                    what=what,
-                    fix="Add --network host on every host.",
-                    process=process.id,
-                )
+    for process in _among_peers(view, bridged):
+        if has_member_apart(view, process):
+            what = (
+                f"{process.id} runs in docker's own bridge network, and others of {process.group} run on other hosts: "
+                "none reaches the addresses of that network."
+            )
+            yield _finding(process, what, "Add --network host on every host.")
 
 
 def names_resolved(view: PlanView) -> Iterator[Finding]:
     """A pod in its node's network that meets others by name is told to ask the cluster's DNS."""
-    for group, members in view.groups.items():
-        for process in members:
-            if process.id in view.surroundings.without_names and len(members) > 1:
-                what = (
-                    f"{process.id} has hostNetwork and no dnsPolicy: it asks its node's DNS, which does not know the "
-                    f"names of pods that {group} meets at."
-                )
-                yield Finding(
-                    field=f"roles.{process.role}",
-                    what=what,
-                    fix="Add dnsPolicy: ClusterFirstWithHostNet beside hostNetwork.",
-                    process=process.id,
-                )
+    for process in _among_peers(view, view.surroundings.without_names):
+        what = (
+            f"{process.id} has hostNetwork without dnsPolicy: ClusterFirstWithHostNet, and asks its node's DNS. "
+            f"That DNS does not know the names of pods that {process.group} meets at."
+        )
+        yield _finding(
+            process, what, "Write dnsPolicy: ClusterFirstWithHostNet beside hostNetwork."
+        )
 
 
 def pods_started_together(view: PlanView) -> Iterator[Finding]:
     """Workers of a set are not held back until a leader is ready that cannot be before they have come."""
-    for group, members in view.groups.items():
-        for process in members:
-            serves = view.readings[process.id].http_port is not None
-            if process.id in view.surroundings.leads_in_turn and len(members) > 1 and serves:
-                what = (
-                    f"{process.id} is asked over HTTP whether it is ready, and serves when all of {group} have come; "
-                    "startupPolicy LeaderReady creates them when it is ready."
-                )
-                yield Finding(
-                    field=f"roles.{process.role}",
-                    what=what,
-                    fix="Remove startupPolicy: LeaderCreated is its default.",
-                    process=process.id,
-                )
+    for process in _among_peers(view, view.surroundings.leads_in_turn):
+        if view.readings[process.id].http_port is not None:
+            what = (
+                f"{process.id} is asked over HTTP whether it is ready, and serves when all of {process.group} have "
+                "come; startupPolicy LeaderReady creates them when it is ready."
+            )
+            yield _finding(process, what, "Remove startupPolicy: LeaderCreated is its default.")
 
 
 def one_release_per_group(view: PlanView) -> Iterator[Finding]:
@@ -75,3 +58,14 @@ def one_release_per_group(view: PlanView) -> Iterator[Finding]:
             yield Finding(
                 field="engine.image", what=what, fix="Give all of them one image.", process=other.id
             )
+
+
+def _among_peers(view: PlanView, named: Container[str]) -> Iterator[Process]:
+    """The named processes of groups that have others, too."""
+    for members in view.groups.values():
+        if len(members) > 1:
+            yield from (process for process in members if process.id in named)
+
+
+def _finding(process: Process, what: str, fix: str) -> Finding:
+    return Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)

@@ -103,7 +103,8 @@ def _uneven(view: PlanView, copies: int, devices: int, told_by: str) -> tuple[st
         return "", ""
     what = f"{shape.num_experts} experts and {copies} copies are not shared evenly by {devices} devices ({told_by})."
     fewest = -shape.num_experts % devices
-    return what, f"Use {fewest}, or {fewest} and a multiple of {devices}."
+    more = f"{fewest} and a multiple" if fewest else "a multiple"
+    return what, f"Use {fewest}, or {more} of {devices}."
 
 
 # Of each low-latency transport of SGLang that takes no more tokens than its buffer holds, and does not look before: the
@@ -172,7 +173,8 @@ def _handed_over(view: PlanView, process: Process) -> Iterator[tuple[str, int, s
     if flags.get("max-running-requests") is not None:
         graphs = min(graphs, as_int(flags.get("max-running-requests"), graphs) // ranks)
     if mode != "normal" and process.role != "prefill" and not flags.get("disable-cuda-graph"):
-        yield "cuda-graph-max-bs", graphs * drafts // share, "The largest captured batch has"
+        flag = "cuda-graph-bs" if sizes else "cuda-graph-max-bs"
+        yield flag, graphs * drafts // share, "The largest captured batch has"
     if mode == "low_latency" and process.role != "decode":
         chunk = as_int(flags.get("chunked-prefill-size"), DEFAULT_CHUNK)
         yield "chunked-prefill-size", chunk // ranks // share, "A chunk of a prompt has"

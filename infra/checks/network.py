@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from infra.catalog.schema import Vendor
-from infra.checks.apart import are_apart, is_loopback, is_own_host
+from infra.checks.apart import are_apart, has_member_apart, is_loopback, is_own_host
 from infra.checks.view import Finding, PlanView
 from infra.engines.port_settings import port_setting
 from infra.engines.reading import Dial
@@ -208,7 +208,7 @@ def leader_address_own(view: PlanView) -> Iterator[Finding]:
         if is_loopback(address) and _dials_itself(view, process, members):
             continue  # the follower is told of
         if address != own and (len(hosts) > 1 or address not in {"127.0.0.1", "localhost"}):
-            is_sure = is_loopback(address) and any(are_apart(view, process, m) for m in members)
+            is_sure = is_loopback(address) and has_member_apart(view, process)
             what = f"{address} is not an address of {process.host} ({own}); rank 0 binds it."
             if is_sure:
                 what = f"{process.id} waits for {process.group} at {address}, which no other host reaches."
@@ -306,9 +306,7 @@ def host_variables_own(view: PlanView) -> Iterator[Finding]:
             value = process.env.get(name)
             if value and not is_host_name(value) and not view.is_own_address(process, value):
                 what = f"{name}={value} is not the address of {process.host} ({own})."
-                is_sure = is_own_host(value) and any(
-                    are_apart(view, process, member) for member in view.groups[process.group]
-                )
+                is_sure = is_own_host(value) and has_member_apart(view, process)
                 yield Finding(
                     field=f"roles.{process.role}.env",
                     what=what,

@@ -11,7 +11,7 @@ from infra.engines.command_line import as_int
 DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
 # 0.5.9 is the last release in the catalogue that splits a map of devices at its commas: sglang#20241
 MAPS_SPLIT = releases_of("sglang", before="0.5.10")
-# Names the place for torch, in place of the flag.
+# Names the place for torch, in place of the flag (srt/environ.py; model_runner.py, init_torch_distributed).
 MEETS_ELSEWHERE = "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE"
 DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")  # what drafts by a model, and takes its sizes
 

@@ -8,7 +8,7 @@ from itertools import product
 
 from infra.catalog.packages import VariableReader
 from infra.catalog.schema import Architecture
-from infra.checks.apart import are_apart
+from infra.checks.apart import has_member_apart
 from infra.checks.view import Finding, PlanView
 from infra.engines.network_names import INTERFACE_SUFFIX
 from infra.plan.process import Process
@@ -21,9 +21,9 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
     ("aarch64", "aarch64"),
     ("arm64", "aarch64"),
 )
+LOOPBACK = "lo"
 # Whatever the connector: an engine's core and every worker call enable_envs_cache(), which reads each variable that
 # vLLM knows, and these with int() (v1/engine/core.py, v1/executor/multiproc_executor.py, envs.py@0.17.0 to 0.33.0).
-LOOPBACK = "lo"
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
 JUDGED_ELSEWHERE = (*PORT_VARIABLES, "VLLM_PORT")
 # By family: what the engine's variables begin with, and what it says of one that it does not know.
@@ -138,7 +138,7 @@ def interfaces_named(view: PlanView) -> Iterator[Finding]:
                 continue
             if _is_address(value):
                 what = f"{name} is {value}: an address, and no interface."
-            elif value.lstrip("=").split(",") == [LOOPBACK] and _has_peer_apart(view, process):
+            elif value.lstrip("=").split(",") == [LOOPBACK] and has_member_apart(view, process):
                 what = f"{name} is {value}: loopback, and others of {process.group} run on other hosts."
             elif value[0] in "^=" and name.startswith(PLAIN_NAMES):
                 what = f"{name} is {value}: {value[0]} is NCCL's alone, others look for an interface of that name."
@@ -147,10 +147,6 @@ def interfaces_named(view: PlanView) -> Iterator[Finding]:
             fix = "Name the interface that carries the host's address, ens5 for example; `fab facts` finds it."
             field = f"roles.{process.role}.env.{name}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
-
-
-def _has_peer_apart(view: PlanView, process: Process) -> bool:
-    return any(are_apart(view, process, member) for member in view.groups[process.group])
 
 
 def libraries_for_architecture(view: PlanView) -> Iterator[Finding]:

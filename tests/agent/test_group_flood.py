@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow]  # processes that flood for seconds
 
 STRANGER = "127.0.0.9"
 FLOOD_S = 4.0
-# Half of the silence after which a host counts as lost; a member asks twice a second, and other tests run beside.
-BEARABLE_S = LIMITS["lost_s"] / 2
+# A fifth of the silence after which a host counts as lost, on top of what other tests beside this one cost.
+BEARABLE_S = LIMITS["lost_s"] / 5
 
 
 @pytest.fixture
@@ -73,10 +73,11 @@ def test_members_are_heard_through_a_flood(
     kind: str,
     source: str,
 ) -> None:
+    quiet = max(silences(channel, port))
     words = [sys.executable, str(Path(__file__).with_name("flooder.py")), kind, str(port), source]
     flooders += [subprocess.Popen(words) for _ in range(3)]
     time.sleep(0.3)
     longest = max(silences(channel, port))
     assert all(one.poll() is None for one in flooders)
-    assert longest < BEARABLE_S, longest
+    assert longest < quiet + BEARABLE_S, (quiet, longest)
     assert threading.active_count() < 100

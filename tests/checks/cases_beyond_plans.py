@@ -192,7 +192,7 @@ MANIFEST_CASES: Mapping[str, ManifestCase] = {
             "hostIPC: true",
             "hostNetwork: true\n        dnsPolicy: ClusterFirstWithHostNet\n        hostIPC: true",
         ),
-        says="has hostNetwork and no dnsPolicy",
+        says="has hostNetwork without dnsPolicy",
     ),
     "pods-in-turn": ManifestCase(
         broken=led("LeaderReady"),

@@ -38,6 +38,7 @@ UNREAD = {
     **dict.fromkeys(("gateway_subnet_id", "kubeconfig", "kubernetes_context"), ""),
     **dict.fromkeys(("node_selector", "network_resource", "weights_claim"), ""),
     **dict.fromkeys(("key_name", "fsx_id", "fsx_dns_name", "fsx_mount_name"), ""),
+    "replace_machines": "",
     "interface": "eth0",
     "fsx_efa": "false",
 }

@@ -42,8 +42,8 @@ def unknown_outputs(token: str, old: Inputs, new: Inputs) -> list[str]:
     changed, found = set(changed_inputs(old, new)), []
     for row in _types()[token]["unknown"]:
         only, when = row.get("unless_only"), row.get("when_changed")
-        is_default = row["output"] == "defaultVersion" and not new.get("updateDefaultVersion")
-        if is_default or "." in row["output"]:
+        needed = row.get("only_if")
+        if (needed is not None and not new.get(needed)) or "." in row["output"]:
             continue
         if (only is not None and changed - set(only)) or (when and changed & set(when)):
             found.append(str(row["output"]))

@@ -50,6 +50,8 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"interface": "ens5"}, "does not read it", "config rm interface"),
         ({"kubernetes_context": "mine"}, "does not read it", "config rm kubernetes_context"),
         ({"fsx_efa": "true"}, "does not read it", "config rm fsx_efa"),
+        ({"replace_machines": "unified-0"}, "does not read it", "config rm replace_machines"),
+        ({"account_id": "210987654321"}, "Your credentials are those of account", "the right profile"),
         ({"kubernetes_version": "latest"}, "is not a version such as", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.32"}, "1.33 is the least", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
