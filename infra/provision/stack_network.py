@@ -175,7 +175,8 @@ class StackNetwork(pulumi.ComponentResource):
             allocation_id=address.allocation_id,
             subnet_id=self._gateways.id,
             tags=self._tags.of("nat"),
-            opts=ResourceOptions(parent=self, depends_on=[to_internet]),
+            # an address serves one gateway at a time
+            opts=ResourceOptions(parent=self, depends_on=[to_internet], delete_before_replace=True),
         )
         return ec2.Route(
             "hosts-to-internet",

@@ -93,21 +93,31 @@ def _find_group(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedMachines:
-    """What the stack would launch the machines of a node group from.
+class WantedNetwork:
+    """Where the stack would have its machines.
 
     Args:
-        account: the configuration; hosts that it names for replacement are nobody's accident.
-        capacity: with the network layout.
+        account: the configuration, with a subnet of the operator's own or the block of a network that is made.
         zone: of the capacity.
         stack: whose they are.
     """
 
-    instance_type: InstanceType
     account: Account
-    capacity: CapacityPlan
     zone: Zone
     stack: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedMachines(WantedNetwork):
+    """What the stack would launch the machines of a node group from; hosts that the account names may be replaced.
+
+    Args:
+        instance_type: of the machines.
+        capacity: with the network layout.
+    """
+
+    instance_type: InstanceType
+    capacity: CapacityPlan
 
     @property
     def template(self) -> dict[str, object]:
@@ -122,30 +132,17 @@ class WantedMachines:
             **({"ami": account.ami} if account.ami else {}),
         }
 
-    @property
-    def network(self) -> str:
-        """Where the hosts' subnet is to be: an id of the operator's own, or block and zone of one that is made."""
-        if self.account.subnet_id is not None:
-            return self.account.subnet_id
-        return f"{host_subnet(self.account.vpc_cidr)} in {self.zone.zone_id}"
-
 
 def standing_problems(standing: StandingMachines, wanted: WantedMachines) -> Iterator[Problem]:
     """Why machines of a node group that stand would have to go."""
     stack, account = wanted.stack, wanted.account
     count = f"{len(standing.ids)} machine{'s' * (len(standing.ids) > 1)} of {standing.group}"
-    subnet = standing.subnet
-    stands = subnet and (
-        subnet.id if account.subnet_id else f"{subnet.cidr_block} in {subnet.zone_id}"
+    give_back = (
+        f"`fab down --stack {stack}`, then `pulumi destroy --exclude-protected --stack {stack}`"
     )
-    if stands and stands != wanted.network:
-        yield _problem(
-            "moe-infra:subnet_id" if account.subnet_id else "moe-infra:vpc_cidr",
-            f"{count} stand in {stands}, and the configuration wants {wanted.network}. A machine keeps its network.",
-            f"Put the old value back. Or give the machines back first: `fab down --stack {stack}`, then `pulumi "
-            f"destroy --exclude-protected --stack {stack}`.",
-            stack,
-        )
+    moved = network_problem(f"{count} stand", standing.subnet, wanted, give_back)
+    if moved is not None:
+        yield moved
         return
     launched = standing.template
     changed = [word for word, value in wanted.template.items() if launched[word] != value]
@@ -158,6 +155,32 @@ def standing_problems(standing: StandingMachines, wanted: WantedMachines) -> Ite
             f"pulumi config set replace_machines {standing.hosts[0]} --stack {stack}",
             stack,
         )
+
+
+def network_problem(
+    stands: str, subnet: FoundSubnet | None, wanted: WantedNetwork, give_back: str
+) -> Problem | None:
+    """A network under machines that the configuration would change; None where it is the same, or nobody may ask.
+
+    Args:
+        stands: what stands in it, with its verb: `6 machines of decode stand`.
+        subnet: where the machines stand.
+        wanted: what the configuration says.
+        give_back: what an operator types to give the machines back.
+    """
+    if subnet is None:
+        return None
+    own = wanted.account.subnet_id
+    now = own or f"{host_subnet(wanted.account.vpc_cidr)} in {wanted.zone.zone_id}"
+    was = subnet.id if own else f"{subnet.cidr_block} in {subnet.zone_id}"
+    if was == now:
+        return None
+    return _problem(
+        "moe-infra:subnet_id" if own else "moe-infra:vpc_cidr",
+        f"{stands} in {was}, and the configuration wants {now}. A machine keeps its network.",
+        f"Put the old value back. Or give the machines back first: {give_back}.",
+        wanted.stack,
+    )
 
 
 def _problem(field: str, what: str, fix: str, stack: str) -> Problem:

@@ -16,6 +16,7 @@ from infra.errors import PrerequisiteError, Problem, ProblemsFound
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
+from infra.provision.asking import Asking
 from infra.provision.capacity import CapacityPlan, plan_capacity
 from infra.provision.cluster.workload import WorkloadContent, judged_pods, workload_content
 from infra.provision.eks.config import EksFacts, read_eks, read_eks_values, small_network_problem
@@ -26,12 +27,14 @@ from infra.provision.eks.rules import (
     local_zone_problem,
     storage_problem,
 )
+from infra.provision.eks.standing import StandingCluster
 from infra.provision.eks.survey import AddonDemand, ClusterSurvey, survey_for_cluster
-from infra.provision.eks.template import block_problems, wanted_template
+from infra.provision.eks.template import ACCELERATORS, block_problems, wanted_template
 from infra.provision.first_boot import mount_script
 from infra.provision.naming import Tags
 from infra.provision.previous import read_previous_weights
-from infra.provision.survey import Survey, survey_account
+from infra.provision.standing_machines import WantedNetwork, network_problem
+from infra.provision.survey import Survey, find_subnet, survey_account
 from infra.provision.weight_rules import change_problems, storage_problems
 from infra.provision.weight_store import StoreSettings, choose_store
 from infra.spec.load import LoadedStack
@@ -213,6 +216,8 @@ def _ask(
     )
     problems += block_problems(cluster.standing, wanted.capacity, template, name)
     if zone is not None:
+        network = WantedNetwork(account=account, zone=zone, stack=name)
+        problems += _some(_moved_network(cluster.standing, network))
         local = local_zone_problem(zone, spec.waive, name)
         if local is not None and not local.blocks:
             pulumi.log.warn(str(local))
@@ -224,6 +229,17 @@ def _ask(
     if problems or survey is None:
         raise ProblemsFound(tuple(problems))
     return survey, cluster
+
+
+def _moved_network(standing: StandingCluster, wanted: WantedNetwork) -> Problem | None:
+    """Another network under a cluster and its nodes that stand."""
+    group = standing.groups.get(ACCELERATORS)
+    if group is None or not group.subnet_ids:
+        return None
+    subnet = find_subnet(Asking(wanted.stack), "subnet_id", group.subnet_ids[0])
+    stands = f"Cluster {wanted.stack} and its nodes stand"
+    give_back = f"`pulumi destroy --exclude-protected --stack {wanted.stack}`"
+    return network_problem(stands, subnet, wanted, give_back)
 
 
 def _kept(problems: list[Problem], question: Callable[[], _T]) -> _T | None:

@@ -24,11 +24,13 @@ class StandingGroup:
         version: of Kubernetes, that its nodes were last brought to.
         num_nodes: that it is to have.
         template_id: of its launch template, "" without one.
+        subnet_ids: where its nodes stand.
     """
 
     version: str
     num_nodes: int
     template_id: str
+    subnet_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +141,6 @@ def _find_groups(asking: Asking) -> dict[str, StandingGroup]:
                 version=str(found.version),
                 num_nodes=sum(int(each.desired_size) for each in found.scaling_configs),
                 template_id=next((str(each.id) for each in found.launch_templates), ""),
+                subnet_ids=tuple(found.subnet_ids),
             )
     return groups

@@ -61,6 +61,7 @@ def _node_group(question: Question) -> dict[str, object]:
         "id": found.id,
         "launchTemplates": [template] if template else [],
         "scalingConfigs": [sizes],
+        "subnetIds": found.inputs.get("subnetIds", []),
     }
 
 

@@ -30,12 +30,14 @@ class Link:
         token: type of the other resource.
         handle: which output of it the property holds.
         code: error code when there is none.
+        holds: whether the other resource cannot be deleted while it is named here.
     """
 
     path: str
     token: str
     code: str
     handle: str = "id"
+    holds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

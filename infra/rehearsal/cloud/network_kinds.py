@@ -346,7 +346,12 @@ KINDS: Mapping[str, Kind] = {
         links=(
             Link(path="routeTableId", token=ROUTE_TABLE, code="InvalidRouteTableID.NotFound"),
             Link(path="gatewayId", token=INTERNET_GATEWAY, code="InvalidGatewayID.NotFound"),
-            Link(path="natGatewayId", token=NAT_GATEWAY, code="InvalidNatGatewayID.NotFound"),
+            Link(
+                path="natGatewayId",
+                token=NAT_GATEWAY,
+                code="InvalidNatGatewayID.NotFound",
+                holds=False,  # its routes stay, as black holes (VPC User Guide, "Work with NAT gateways")
+            ),
         ),
     ),
     ADDRESS: Kind(

@@ -99,7 +99,17 @@ def preview_change(
         new: its inputs after.
     """
     unknown = unknown_outputs(token, old, new)
-    return {**outputs, **new, **dict.fromkeys(unknown, UNKNOWN)}
+    return {**_laid_over(outputs, new), **dict.fromkeys(unknown, UNKNOWN)}
+
+
+def _laid_over(outputs: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
+    """Outputs with new inputs in their place; what the cloud had put beside an input in its block stays."""
+    laid = dict(outputs)
+    for name, value in new.items():
+        was = outputs.get(name)
+        is_block = isinstance(was, dict) and isinstance(value, dict)
+        laid[name] = _laid_over(was, value) if is_block else value  # type: ignore[arg-type]
+    return laid
 
 
 def create(store: Store, region: str, urn: str, inputs: dict[str, object]) -> Resource:
@@ -155,9 +165,13 @@ def delete(store: Store, identity: str, urn: str) -> None:
         for other in store.all():
             kind = KINDS.get(other.type)
             for link in kind.links if kind and other is not resource else ():
-                if link.token == token and any(
-                    find_linked(store, link, value) is resource
-                    for value in values_at(other.inputs, link.path)
+                if (
+                    link.token == token
+                    and link.holds
+                    and any(
+                        find_linked(store, link, value) is resource
+                        for value in values_at(other.inputs, link.path)
+                    )
                 ):
                     what = f"deleting {KINDS[token].noun} ({identity}): {other.id} depends on it"
                     raise RefusedError("DependencyViolation", what)

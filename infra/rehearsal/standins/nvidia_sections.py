@@ -1,4 +1,4 @@
-"""Sections of `nvidia-smi -q` that say how a GPU is: its firmware, its clocks, its NVLink fabric.
+"""Sections of `nvidia-smi -q` that say how a GPU is: its firmware, its clocks, its NVLink fabric; and its links.
 
 Written from the manual of driver 580.
 """
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 VBIOS = "97.00.A5.00.01"
+LINKS_PER_GPU = 18
+LINK_ERRORS = ("Replay", "Recovery", "CRC")
+LINK_SPEEDS = {"hopper": "26.562", "blackwell": "53.125"}
 HARDWARE_REASONS = (
     (2, "HW Slowdown"), (3, "HW Thermal Slowdown"), (3, "HW Power Brake Slowdown"), (2, "SW Thermal Slowdown"),
 )  # fmt: skip
@@ -45,3 +48,16 @@ def fabric(host: dict[str, Any]) -> dict[str, str]:
             or ("N/A" if state == "N/A" else "00000000-0000-0000-0000-000000000000")
         ),
     }
+
+
+def link_lines(host: dict[str, Any], index: int, *, is_status: bool) -> list[str]:
+    """Return what `nvlink -s` says of a GPU's links, else what `-e` does."""
+    speed, lines = LINK_SPEEDS[host["generation"]], []
+    inactive = fault_of(host, "nvlink_inactive", index, [])
+    for link in range(LINKS_PER_GPU):
+        if is_status:
+            state = "<inactive>" if link in inactive else f"{speed} GB/s"
+            lines.append(f"\t Link {link}: {state}")
+        elif link not in inactive:
+            lines += [f"\t Link {link}: {name} Errors: 0" for name in LINK_ERRORS]
+    return lines

@@ -18,7 +18,7 @@ from .host_state import (
     read_host,
     run_folder,
 )
-from .nvidia_sections import clock_rows, fabric, vbios
+from .nvidia_sections import clock_rows, fabric, link_lines, vbios
 from .standin_options import BadOption, read_options
 
 TYPE_CHECKING = False
@@ -39,11 +39,8 @@ OPTIONS = {
     "--version": False,
 }  # fmt: skip
 CUDA_VERSIONS = {"580": "13.0", "575": "12.9", "570": "12.8", "560": "12.6", "550": "12.4"}
-LINKS_PER_GPU = 18
 LINK_TOPICS = {"-s": "status", "--status": "status", "-e": "errors", "--errorcounters": "errors"}
 LINK_OPTIONS = {**dict.fromkeys(LINK_TOPICS, False), "-i": True, "--id": True}
-LINK_ERRORS = ("Replay", "Recovery", "CRC")
-LINK_SPEEDS = {"hopper": "26.562", "blackwell": "53.125"}
 IDLE_MEMORY_MIB = 4
 MOST_POWER_W = 1200.0
 LEAST_POWER_W = 200.0
@@ -387,17 +384,9 @@ def _show_links(host: dict[str, Any], words: list[str]) -> int:
     if not gpus:
         print("No devices were found")
         return EXIT_NO_DEVICE
-    speed = LINK_SPEEDS[host["generation"]]
     for gpu in gpus:
         print(f"GPU {gpu.index}: {host['product_name']} (UUID: {gpu.uuid})")
-        inactive = fault_of(host, "nvlink_inactive", gpu.index, [])
-        for link in range(LINKS_PER_GPU):
-            if topics == {"status"}:
-                state = "<inactive>" if link in inactive else f"{speed} GB/s"
-                print(f"\t Link {link}: {state}")
-            elif link not in inactive:
-                for name in LINK_ERRORS:
-                    print(f"\t Link {link}: {name} Errors: 0")
+        print("\n".join(link_lines(host, gpu.index, is_status=topics == {"status"})))
     return 0
 
 

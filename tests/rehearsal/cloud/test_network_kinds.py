@@ -76,6 +76,13 @@ def test_a_nat_gateway_needs_a_way_to_the_internet(cloud: Cloud) -> None:
     inputs = {"allocationId": address.id, "subnetId": subnet.id}
     assert "Gateway.NotAttached" in cloud.refusal(NAT_GATEWAY, **inputs)
     cloud.make(INTERNET_GATEWAY, vpcId=subnet.inputs["vpcId"])
+    nat = cloud.make(NAT_GATEWAY, **inputs)
+    assert "Resource.AlreadyAssociated" in cloud.refusal(NAT_GATEWAY, **inputs)
+    # a gateway goes while routes lead to it, and its address is free for the next
+    table = cloud.make(ROUTE_TABLE, vpcId=subnet.inputs["vpcId"])
+    way = {"routeTableId": table.id, "destinationCidrBlock": "0.0.0.0/0", "natGatewayId": nat.id}
+    cloud.make(ROUTE, **way)
+    operations.delete(cloud.store, nat.id, nat.urn)
     cloud.make(NAT_GATEWAY, **inputs)
 
 

@@ -1,4 +1,4 @@
-"""Every change of a standing stack, with the real engine: preview announces what `up` does (docs/changing.md)."""
+"""Every change of a standing stack, with the real engine: preview announces what `up` does (docs/changing*.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from infra.rehearsal.cloud.scratch_project import RESERVATION, ScratchProject
 from infra.rehearsal.cloud.store import Store, read_account, write_account
 from infra.spec.load import PROJECT
 from tests.provision.belongings import their_network
-from tests.rehearsal.cloud.command import Pulumi
+from tests.rehearsal.cloud.command import Pulumi, resources
 from tests.rehearsal.cloud.operations_page import NEXT
 from tests.rehearsal.cloud.refusing import started
 
-PAGE = PROJECT / "docs" / "changing.md"
-CASES = yaml.safe_load((PROJECT / "tests" / "cases" / "changes_on_aws.yaml").read_text("utf-8"))
-MACHINES = "aws:ec2/instance:Instance"
+CASES = {
+    path.stem.removeprefix("changes_on_"): yaml.safe_load(path.read_text("utf-8"))
+    for path in sorted((PROJECT / "tests" / "cases").glob("changes_on_*.yaml"))
+}
 # what the engine does to a resource, in the table's words; a replacement is three steps, of which one is counted
 WORDS = {
     "create": "made",
@@ -33,15 +34,19 @@ WORDS = {
     "delete": "taken away",
 }
 HEAD = """\
-# What changing this costs
+# {title}
 
 Written by `pytest tests/rehearsal/cloud/test_what_changing_costs.py --update-golden`. The stack `{stack}` stands, with
-six machines of a reservation, when each change is made. `pulumi preview` and `pulumi up` of the real engine then did
-this in the emulated cloud, and both did the same. Every key of `Pulumi.yaml` that a stack on EC2 reads is here.
+{stands}, when each change is made. `pulumi preview` and `pulumi up` of the real engine then did
+this in the emulated cloud, and both did the same. Every key of `Pulumi.yaml` that such a stack reads is here.
 
-| change | machines | everything else |
+| change | {machines} | everything else |
 |---|---|---|
 """
+
+
+# (operation, type) → how many; or the rule that refused
+Steps = Counter[tuple[str, str]] | str
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,16 @@ class Standing:
             shutil.copytree(each, scratch / each.name, symlinks=True)
 
 
+@pytest.fixture(params=sorted(CASES))
+def platform(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def standing(make_project: Callable[..., ScratchProject], tmp_path: Path) -> Standing:
-    project = make_project(CASES["stack"])
+def standing(
+    make_project: Callable[..., ScratchProject], tmp_path: Path, platform: str
+) -> Standing:
+    project = make_project(CASES[platform]["stack"])
     pulumi = started(project)
     done = pulumi("up", "--yes", "--skip-preview")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -86,41 +98,46 @@ def standing(make_project: Callable[..., ScratchProject], tmp_path: Path) -> Sta
 @pytest.mark.pulumi
 @pytest.mark.slow  # two operations of the real engine for each of thirty changes
 def test_preview_announces_what_up_does_and_the_page_says_so(
-    standing: Standing, *, update_golden: bool
+    standing: Standing, platform: str, *, update_golden: bool
 ) -> None:
+    cases = CASES[platform]
+    page = PROJECT / "docs" / cases["page"]
     rows = [
-        *(change_config(standing, key, value) for key, value in CASES["config"].items()),
-        *(change_fields(standing, name, fields) for name, fields in CASES["fields"].items()),
+        *((key, change_config(standing, key, value)) for key, value in cases["config"].items()),
+        *((name, change_fields(standing, name, each)) for name, each in cases["fields"].items()),
     ]
-    text = HEAD.format(stack=CASES["stack"]) + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    text = HEAD.format_map(cases) + "".join(
+        f"| `{name}` | {' | '.join(told(steps, cases['kinds']))} |\n" for name, steps in rows
+    )
     if update_golden:
-        PAGE.write_text(text, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == text, "run this test with --update-golden"
+        page.write_text(text, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == text, "run this test with --update-golden"
 
 
-def test_every_key_has_its_change() -> None:
+@pytest.mark.parametrize("platform", sorted(CASES))
+def test_every_key_has_its_change(platform: str) -> None:
     declared = set(yaml.safe_load((PROJECT / "Pulumi.yaml").read_text("utf-8"))["config"])
-    assert declared == {*CASES["config"], *CASES["not_read"]}
+    assert declared == {*CASES[platform]["config"], *CASES[platform]["not_read"]}
 
 
-def change_config(standing: Standing, key: str, value: str) -> tuple[str, str, str]:
+def change_config(standing: Standing, key: str, value: str) -> Steps:
     """What another value of `pulumi config` does."""
     standing.restore()
     if value == "theirs":
-        zones = (read_account_zone(standing),)
-        subnet, *_ = their_network(Store(standing.project.cloud), region="us-east-1", zones=zones)
+        region, zone = place_of(standing)
+        subnet, *_ = their_network(Store(standing.project.cloud), region=region, zones=(zone,))
         value = subnet.id
     assert standing.pulumi("config", "set", key, value).returncode == 0
-    return (f"`{key}`", *did(standing))
+    return did(standing)
 
 
-def change_fields(standing: Standing, name: str, fields: Mapping[str, Any]) -> tuple[str, str, str]:
+def change_fields(standing: Standing, name: str, fields: Mapping[str, Any]) -> Steps:
     """What other fields of the stack file do."""
     standing.restore()
     path = standing.project.folder / "stacks" / f"{standing.project.stack}.yaml"
     document = merged(yaml.safe_load(path.read_text("utf-8")), fields)
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
-    return (f"`{name}`", *did(standing))
+    return did(standing)
 
 
 def merged(old: Any, new: Any) -> Any:
@@ -130,14 +147,15 @@ def merged(old: Any, new: Any) -> Any:
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
 
 
-def read_account_zone(standing: Standing) -> str:
-    """The zone that the stack's machines stand in."""
+def place_of(standing: Standing) -> tuple[str, str]:
+    """Region and zone that the stack's machines stand in."""
     config = standing.project.folder / "stacks" / f"Pulumi.{standing.project.stack}.yaml"
-    return str(yaml.safe_load(config.read_text("utf-8"))["config"]["moe-infra:zone_id"])
+    values = yaml.safe_load(config.read_text("utf-8"))["config"]
+    return str(values["aws:region"]), str(values["moe-infra:zone_id"])
 
 
-def did(standing: Standing) -> tuple[str, str]:
-    """(of machines, of everything else): what `up` did, after preview had announced the same."""
+def did(standing: Standing) -> Steps:
+    """What `up` did, after preview had announced the same."""
     before = {path: path.read_bytes() for path in standing.project.cloud.rglob("*.json")}
     announced = steps_of_preview(standing.pulumi)
     happened = steps_of_up(standing.pulumi)
@@ -145,11 +163,10 @@ def did(standing: Standing) -> tuple[str, str]:
     if isinstance(happened, str):
         after = {path: path.read_bytes() for path in standing.project.cloud.rglob("*.json")}
         assert after == before, "refused, and something was made"
-        return f"refused: `{happened}`", "nothing"
-    return told(happened, machines=True), told(happened, machines=False)
+    return happened
 
 
-def steps_of_preview(pulumi: Pulumi) -> Counter[tuple[str, str]] | str:
+def steps_of_preview(pulumi: Pulumi) -> Steps:
     """(kind, what) → how many, or the rule that refuses."""
     done = pulumi("preview", "--json")
     document = json.loads(done.stdout)
@@ -159,7 +176,7 @@ def steps_of_preview(pulumi: Pulumi) -> Counter[tuple[str, str]] | str:
     return counted((each["op"], each["urn"].split("::")[2].rpartition("$")[2]) for each in steps)
 
 
-def steps_of_up(pulumi: Pulumi) -> Counter[tuple[str, str]] | str:
+def steps_of_up(pulumi: Pulumi) -> Steps:
     """The same of what was done."""
     done = pulumi("up", "--json", "--yes", "--skip-preview")
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -184,13 +201,43 @@ def refused_by(diagnostics: Sequence[Mapping[str, str]]) -> str:
     return "`, `".join(dict.fromkeys(found))
 
 
-def told(steps: Counter[tuple[str, str]], *, machines: bool) -> str:
-    """In words, by what was done."""
-    parts = []
-    for op, word in WORDS.items():
-        kinds = {k: n for (o, k), n in steps.items() if o == op and (k == MACHINES) == machines}
-        if not kinds:
-            continue
-        names = ", ".join(f"{n} {k.rpartition(':')[2]}" for k, n in sorted(kinds.items()))
-        parts.append(f"{sum(kinds.values())} {word}" if machines else f"{word}: {names}")
-    return "; ".join(parts) or "nothing"
+def told(steps: Steps, machines: Collection[str]) -> tuple[str, str]:
+    """(of machines, of everything else): what was done, in words."""
+    if isinstance(steps, str):
+        return f"refused: `{steps}`", "nothing"
+    own = Counter({step: n for step, n in steps.items() if step[1] in machines})
+    counts = [
+        f"{n} {WORDS[op]}" for op in WORDS if (n := sum(own[step] for step in own if step[0] == op))
+    ]
+    rest = [f"{word}: {names}" for op, word in WORDS.items() if (names := _named(steps - own, op))]
+    return "; ".join(counts) or "nothing", "; ".join(rest) or "nothing"
+
+
+def _named(steps: Counter[tuple[str, str]], op: str) -> str:
+    kinds = sorted((kind, n) for (each, kind), n in steps.items() if each == op)
+    return ", ".join(f"{n} {kind.rpartition(':')[2]}" for kind, n in kinds)
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow  # four operations of the real engine
+def test_a_network_in_which_no_machine_stands_yet_may_change_and_change_back(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project()
+    pulumi, account = started(project), read_account(project.cloud)
+    write_account(project.cloud, replace(account, instances_before_capacity_runs_out=0))
+    for block in ("10.64.0.0/16", "10.80.0.0/16", "10.64.0.0/16"):
+        assert pulumi("config", "set", "vpc_cidr", block).returncode == 0
+        done = pulumi("up", "--yes", "--skip-preview")
+        said = done.stdout + done.stderr
+        assert done.returncode != 0
+        assert "InsufficientInstanceCapacity" in said
+        assert "AlreadyAssociated" not in said
+    write_account(project.cloud, account)
+    done = pulumi("up", "--yes", "--skip-preview")
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = [
+        len(resources(project.cloud, each)) for each in ("Vpc", "NatGateway", "Eip", "Instance")
+    ]
+    assert left == [1, 1, 1, 6]
+    assert set(pulumi.changes("up")) == {"same"}
