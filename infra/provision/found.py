@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Literal
 
 from infra.catalog.instance_types import InstanceType, notice_minutes
@@ -141,6 +142,39 @@ def not_begun_problem(found: FoundReservation, demand: Demand) -> Problem | None
         what=what,
         fix=f"Wait for it, then: pulumi up --stack {demand.stack}. Until then pulumi preview works.",
     )
+
+
+def past_notice_problem(found: FoundReservation, demand: Demand, now: datetime) -> Problem | None:
+    """A block that is about to end: whatever is launched from it by now is ended within the hour.
+
+    Args:
+        found: the block.
+        demand: with the kind of capacity.
+        now: with its time zone.
+    """
+    notice = notice_minutes(demand.capacity, are_managed_nodes=not demand.has_login)
+    end = _moment(found.end)
+    if notice is None or end is None or found.state in _OVER:
+        return None
+    if now < end - timedelta(minutes=notice):
+        return None
+    what = (
+        f"{found.id} ends at {found.end}, and its machines have to be idle {notice} minutes before: "
+        "nothing is launched into it any more."
+    )
+    problem = _reservation_problem(what, demand)
+    give_back = f"pulumi destroy --exclude-protected --stack {demand.stack}"
+    following = problem.fix.removeprefix("Type: ")
+    return replace(problem, fix=f"Type: {give_back}. For the next reservation: {following}")
+
+
+def _moment(text: str) -> datetime | None:
+    """RFC 3339 as a moment; None for anything else, and for a time without its zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
 
 
 def end_notice(found: FoundReservation, demand: Demand) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pulumi
 import pulumi_aws as aws
@@ -33,6 +34,7 @@ from infra.provision.found import (
     load_balancer_problems,
     not_begun_problem,
     offering_problem,
+    past_notice_problem,
     reservation_problems,
     subnet_problems,
 )
@@ -259,7 +261,9 @@ def _find_reservation(
         pulumi.log.warn(f"{early.field}: {early.what} {early.fix}")
     else:
         asking.note(early)
-    if found.end:
+    late = past_notice_problem(found, demand, datetime.now(UTC))
+    asking.note(late)
+    if found.end and late is None:
         pulumi.log.info(end_notice(found, demand))
 
 

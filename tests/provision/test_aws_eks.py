@@ -50,7 +50,7 @@ def at_maximum(record: Record, tmp_path: Path) -> Any:
 
 def ending(store: Store) -> dict[str, str]:
     ends = {
-        name: replace(each, end="2026-12-01T11:30:00Z")
+        name: replace(each, end="2099-12-01T11:30:00Z")
         for name, each in store.account.reservations.items()
     }
     store.account = replace(store.account, reservations=ends)
@@ -93,7 +93,7 @@ def test_nodes_are_as_many_as_hosts_and_come_from_the_capacity_block_alone(recor
     recorded = record(STACK)
     nodes, launched = group(recorded), template(recorded)
     assert nodes["capacityType"] == "CAPACITY_BLOCK"
-    assert set(nodes["scalingConfig"].values()) == {1}
+    assert nodes["scalingConfig"] == {"desiredSize": 1, "minSize": 0, "maxSize": 1}
     assert launched["instanceMarketOptions"] == {"marketType": "capacity-block"}
     assert launched["capacityReservationSpecification"] == {
         "capacityReservationPreference": "capacity-reservations-only",

@@ -194,7 +194,8 @@ def _node_group(
         capacity_type=CAPACITY_TYPES[nodes.capacity],
         scaling_config={
             "desired_size": nodes.count,
-            "min_size": nodes.count,
+            # before the end of a block, EKS itself brings its nodes to none
+            "min_size": 0 if CAPACITY_TYPES[nodes.capacity] == "CAPACITY_BLOCK" else nodes.count,
             "max_size": nodes.count,
         },
         launch_template={"id": template.id, "version": template.latest_version.apply(str)},
