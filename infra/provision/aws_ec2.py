@@ -122,7 +122,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         *change_problems(
             standing_weights, store.storage, account.lustre, bucket=store.bucket, stack=name
         ),
-        *_machine_problems(topology, account, capacity, survey),
+        *_machine_problems(topology, account, capacity, survey, _known_weights(store, account)),
     )
     if problems:
         raise ProblemsFound(problems)
@@ -137,8 +137,20 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     )
 
 
+def _known_weights(store: StoreSettings, account: Account) -> dict[str, str]:
+    """What first boot is told of the weights, as far as it is known before a file system is made."""
+    if store.storage == "local":
+        return {}
+    mount = account.weights_mount if store.storage == "shared-mount" else None
+    return {"weights.path": store.path, **({"weights_mount": mount} if mount else {})}
+
+
 def _machine_problems(
-    topology: Topology, account: Account, capacity: CapacityPlan, survey: Survey
+    topology: Topology,
+    account: Account,
+    capacity: CapacityPlan,
+    survey: Survey,
+    weights: Mapping[str, str],
 ) -> Iterator[Problem]:
     """Why machines that stand would have to go, and hosts to replace that are none."""
     name, groups = topology.stack, _hosts_by_group(topology)
@@ -153,6 +165,7 @@ def _machine_problems(
             capacity=capacity,
             zone=survey.zone,
             stack=name,
+            weights=weights,
         )
         yield from standing_problems(each, wanted)
 

@@ -19,6 +19,7 @@ from infra.provision.eks.decision import Decided, decide
 from infra.provision.eks.nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
 from infra.provision.eks.pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
 from infra.provision.eks.software import EksSoftware
+from infra.provision.eks.template import keeps_template
 from infra.provision.first_boot import LUSTRE_FOLDER, mount_script
 from infra.provision.host_access import WeightsRead
 from infra.provision.stack_network import NetworkSettings, StackNetwork
@@ -152,6 +153,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         group_ids=(),
         release=decided.cluster.image_releases.get("standard"),
         keeps_release=standing.keeps_release("system", version),
+        keeps_template=False,
         ready=(*made.cluster.ready, *made.network.way_out),
     )
     node = parts.system_nodes.of(instance_type.architecture)
@@ -163,6 +165,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         group_ids=group_ids,
         release=decided.cluster.image_releases.get("nvidia"),
         keeps_release=standing.keeps_release("accelerators", version),
+        keeps_template=keeps_template(standing, decided.capacity),
         ready=(*place.ready, *made.network.member_rules),
     )
     accelerators = AcceleratorGroup(

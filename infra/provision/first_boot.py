@@ -57,6 +57,8 @@ _MOUNT = """\
 echo {line} >> /etc/fstab
 mount "$weights"
 """
+_PATH_LINE = re.compile(r"^weights=(.+)$", re.MULTILINE)
+_MOUNT_LINE = re.compile(r"^echo (.+) >> /etc/fstab$", re.MULTILINE)
 # Of a file system, that its bucket's objects lie below.
 LUSTRE_FOLDER = "weights"
 _LUSTRE_OPTIONS = "defaults,noatime,flock,_netdev,nofail"
@@ -94,6 +96,20 @@ def mount_script(path: str, source: str) -> str:
     line = f"{source} {path} {kind} {options} 0 0"
     mount = _MOUNT.replace("{line}", shlex.quote(line))
     return _PREPARE.replace("{path}", shlex.quote(path)) + client + mount
+
+
+def weights_of(user_data: str | None) -> dict[str, str]:
+    """Where user data that stands puts the weights, and what it mounts there; "" for what it does not say.
+
+    Args:
+        user_data: in base64: a script of this module, or a document with one among its parts.
+    """
+    text = base64.b64decode(user_data or "").decode(errors="replace")
+    path, line = _PATH_LINE.search(text), _MOUNT_LINE.search(text)
+    return {
+        "weights.path": " ".join(shlex.split(path[1])) if path else "",
+        "weights_mount": " ".join(shlex.split(line[1])).partition(" ")[0] if line else "",
+    }
 
 
 def lustre_source(dns_name: str, mount_name: str) -> str:

@@ -9,6 +9,7 @@ from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
+from infra.provision.first_boot import weights_of
 from infra.provision.naming import OWNER_TAGS
 
 # Of Amazon Linux images; taken where nobody could be asked what the image's own is called.
@@ -92,7 +93,7 @@ def read_template(**chosen: object) -> dict[str, object]:
     ]
     return {
         "instance type": found.instance_type,
-        "first boot": found.user_data,
+        **weights_of(found.user_data),
         "ami": found.image_id,
         "key_name": found.key_name,
         "root_volume_gib": int(volumes[0]) if volumes else None,

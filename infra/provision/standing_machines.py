@@ -114,10 +114,12 @@ class WantedMachines(WantedNetwork):
     Args:
         instance_type: of the machines.
         capacity: with the network layout.
+        weights: what first boot is told of them, in the words of `weights_of`, as far as it is known beforehand.
     """
 
     instance_type: InstanceType
     capacity: CapacityPlan
+    weights: Mapping[str, str]
 
     @property
     def template(self) -> dict[str, object]:
@@ -130,6 +132,7 @@ class WantedMachines(WantedNetwork):
             "network layout": layout_of(self.instance_type.interfaces(self.capacity.layout)),
             "reservation_id": account.reservation_id or "",
             **({"ami": account.ami} if account.ami else {}),
+            **self.weights,
         }
 
 

@@ -15,6 +15,7 @@ from infra.provision.first_boot import (
     lustre_source,
     mount_script,
     user_data,
+    weights_of,
 )
 
 SCRIPTS = {
@@ -149,3 +150,24 @@ def test_every_host_has_what_keeps_engines_from_its_credentials() -> None:
 def test_a_lustre_client_is_installed_where_the_image_has_none() -> None:
     assert "mount.lustre > /dev/null; then dnf install -y lustre-client" in SCRIPTS["lustre"]
     assert "lustre" not in SCRIPTS["nfs"].replace("Lustre or NFS", "")
+
+
+def test_what_first_boot_is_told_of_the_weights_is_read_back() -> None:
+    told = {name: weights_of(user_data(script)) for name, script in SCRIPTS.items()}
+    assert told == {
+        "instance store": {"weights.path": "/models", "weights_mount": ""},
+        "lustre": {
+            "weights.path": "/srv/models",
+            "weights_mount": "fs-1.fsx.amazonaws.com@tcp:/abcd1234/weights",
+        },
+        "nfs": {"weights.path": "/srv/models", "weights_mount": "nfs.example.com:/export"},
+        "efs": {
+            "weights.path": "/srv/models",
+            "weights_mount": "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/",
+        },
+    }
+    assert (
+        weights_of(None) == weights_of("bm90aGluZw==") == {"weights.path": "", "weights_mount": ""}
+    )
+    odd = user_data(instance_store_script("/my weights"))
+    assert weights_of(odd)["weights.path"] == "/my weights"

@@ -47,6 +47,7 @@ class Place:
         group_ids: security groups of each interface; empty for the cluster's own.
         release: of the image; None for the newest.
         keeps_release: whether nodes that run keep theirs: a newer one replaces none, another Kubernetes version all.
+        keeps_template: whether nodes that run keep their launch template: those of a block cannot be changed.
         ready: what must be there before the first node.
     """
 
@@ -56,6 +57,7 @@ class Place:
     group_ids: tuple[pulumi.Input[str], ...]
     release: str | None
     keeps_release: bool
+    keeps_template: bool
     ready: tuple[pulumi.Resource, ...]
 
 
@@ -206,7 +208,10 @@ def _node_group(
         opts=ResourceOptions(
             parent=parent,
             depends_on=list(place.ready),
-            ignore_changes=["releaseVersion"] if place.keeps_release else [],
+            ignore_changes=[
+                *(["releaseVersion"] if place.keeps_release else []),
+                *(["launchTemplate"] if place.keeps_template else []),
+            ],
             delete_before_replace=True,
             custom_timeouts=NODES_WAIT,
         ),

@@ -16,6 +16,7 @@ from infra.provision.capacity import CapacityPlan
 from infra.provision.config_problems import account_problem
 from infra.provision.eks.nodes import CAPACITY_TYPES, node_config, user_data
 from infra.provision.eks.standing import StandingCluster
+from infra.provision.first_boot import weights_of
 from infra.provision.launch_template import layout_of, read_template
 
 ACCELERATORS = "accelerators"
@@ -34,11 +35,19 @@ def wanted_template(
     """
     return {
         "instance type": instance_type.id,
-        "first boot": user_data(node_config(has_disks=True), mount),
+        **weights_of(user_data(node_config(has_disks=True), mount)),
         "root_volume_gib": account.root_volume_gib,
         "network layout": layout_of(instance_type.interfaces(capacity.layout)),
         "reservation_id": account.reservation_id or "",
     }
+
+
+def keeps_template(standing: StandingCluster, capacity: CapacityPlan) -> bool:
+    """Whether nodes keep the launch template that they have: those of a block do while they run, or nobody may ask."""
+    if CAPACITY_TYPES[capacity.kind] != "CAPACITY_BLOCK":
+        return False
+    group = standing.groups.get(ACCELERATORS)
+    return standing.version is None or (group is not None and group.num_nodes > 0)
 
 
 def block_problems(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,14 +215,14 @@ def test_a_cluster_goes_up_one_version_at_a_time_and_blocks_only_when_empty(
     assert problem is None or (what or "") in problem.what
 
 
-def standing(stack: str) -> Callable[[Store], dict[str, str]]:
-    """A cluster of the stack's name that stands in the account, and belongs to a stack."""
+def standing(stack: str, name: str = STACK) -> Callable[[Store], dict[str, str]]:
+    """A cluster of a name that stands in the account, and belongs to a stack."""
 
     def put(store: Store) -> dict[str, str]:
-        inputs: dict[str, object] = {"name": STACK, "tags": {"moe-infra:stack": stack}}
+        inputs: dict[str, object] = {"name": name, "tags": {"moe-infra:stack": stack}}
         outputs: dict[str, object] = {"version": "1.34"}
         resource = Resource(
-            type=CLUSTER, id=STACK, urn="", inputs=inputs, outputs=outputs, hidden={}
+            type=CLUSTER, id=name, urn="", inputs=inputs, outputs=outputs, hidden={}
         )
         store.put(resource)
         return {}
@@ -235,27 +235,29 @@ def test_an_upgrade_of_nodes_of_a_block_that_run_is_refused(record: Record) -> N
         record(STACK, prepare=standing(STACK), kubernetes_version="1.35")
 
 
-def running(recorded: Any, **changed: object) -> Callable[[Store], dict[str, str]]:
+def running(
+    recorded: Any, changed: Mapping[str, object] | None = None, stack: str = STACK
+) -> Callable[[Store], dict[str, str]]:
     """A cluster with its nodes, as an `up` has left it; in other words of the template where they are given."""
 
     def put(store: Store) -> dict[str, str]:
-        standing(STACK)(store)
+        standing(stack, stack)(store)
         inputs: dict[str, object] = {
             **recorded.of_type("LaunchTemplate")["accelerators"],
-            **changed,
+            **(changed or {}),
         }
         template = Resource(
             type=TEMPLATE, id="lt-0123", urn="", inputs=inputs, outputs={}, hidden={}
         )
         store.put(template)
         group: dict[str, Any] = {
-            "clusterName": STACK,
+            "clusterName": stack,
             "nodeGroupName": "accelerators-0123456",
             "scalingConfig": {"desiredSize": 1, "minSize": 1, "maxSize": 1},
             "launchTemplate": {"id": template.id, "version": "1"},
         }
         outputs: dict[str, object] = {"version": "1.34"}
-        name = f"{STACK}:accelerators-0123456"
+        name = f"{stack}:accelerators-0123456"
         resource = Resource(
             type=NODE_GROUP, id=name, urn="", inputs=group, outputs=outputs, hidden={}
         )
@@ -269,7 +271,6 @@ def running(recorded: Any, **changed: object) -> Callable[[Store], dict[str, str
     ("changed", "config", "what"),
     [
         ({}, {"root_volume_gib": "400"}, "run with another root_volume_gib, and EKS"),
-        ({"userData": "TUlNRS1WZXJzaW9uOiAxLjAK"}, {}, "run with another first boot, and EKS"),
         ({"instanceType": "p5en.48xlarge"}, {}, "run with another instance type, and EKS"),
     ],
 )
@@ -277,15 +278,31 @@ def test_another_template_for_nodes_of_a_block_that_run_is_refused(
     record: Record, changed: dict[str, object], config: dict[str, str], what: str
 ) -> None:
     with pytest.raises(ProblemsFound, match=what) as refused:
-        record(STACK, prepare=running(record(STACK), **changed), **config)
+        record(STACK, prepare=running(record(STACK), changed), **config)
     assert len(refused.value.problems) == 1
 
 
-def test_nodes_of_a_block_that_stay_as_they_are_are_no_problem(record: Record) -> None:
+def test_another_mount_under_nodes_of_a_block_that_run_is_refused(
+    record: Record, tmp_path: Path
+) -> None:
+    weights = {"path": "/models", "storage": "shared-mount"}
+    root = own_stack(tmp_path, STACK, weights=weights)
+    launched = record("mine", root=root, weights_mount="192.0.2.1:/old")
+
+    before = running(launched, stack="mine")
+    with pytest.raises(ProblemsFound, match="run with another weights_mount, and EKS"):
+        record("mine", root=root, prepare=before, weights_mount="192.0.2.2:/new")
+
+
+@pytest.mark.parametrize("changed", [{}, {"userData": "TUlNRS1WZXJzaW9uOiAxLjAK"}])
+def test_nodes_of_a_block_that_stay_as_they_are_are_no_problem(
+    record: Record, changed: dict[str, object]
+) -> None:
+    """A byte of first boot that an upgrade of this project changes is nothing that an operator chose."""
     with pytest.raises(ProblemsFound) as refused:
         record(
             STACK,
-            prepare=running(record(STACK)),
+            prepare=running(record(STACK), changed),
             cluster_admins=ROLE.replace("rehearsal", "others"),
         )
     assert [each.field for each in refused.value.problems] == ["moe-infra:cluster_admins"]

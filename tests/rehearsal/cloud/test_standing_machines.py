@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -90,10 +91,19 @@ def test_first_boot_and_networks_take_no_machine_away(make_project: Make) -> Non
     assert f"pulumi destroy --exclude-protected --stack {STACK}" in said
     ok(pulumi, "config", "rm", "vpc_cidr")
 
-    # another first boot is for machines to come
     edit_stack(project.folder, STACK, weights={"path": "/elsewhere"})
+    said = refused(pulumi, "preview")
+    assert "launched with another weights.path (/models; now /elsewhere)" in said
+    edit_stack(project.folder, STACK, weights={"path": "/models"})
+
+    # another first boot, as an older release of this project wrote it, is for machines to come
+    for path in resources(project.cloud, "LaunchTemplate"):
+        (script,) = set(re.findall(r'"userData": "([^"]+)"', path.read_text()))
+        older = base64.b64encode(base64.b64decode(script) + b"# older\n").decode()
+        path.write_text(path.read_text().replace(script, older))
+    ok(pulumi, "up", "--yes", "--skip-preview", "--refresh")
+    assert not any(text.endswith("# older\n") for text in first_boots(project.cloud))
     assert replaced(pulumi) == 0
-    ok(pulumi, "up", "--yes", "--skip-preview")
     assert machines(project.cloud) == before
 
 
@@ -104,6 +114,12 @@ def machines(cloud: Path) -> dict[str, str]:
         (name,) = re.findall(r"::([a-z]+-\d+)\"", path.read_text())
         found[name] = path.stem
     return found
+
+
+def first_boots(cloud: Path) -> list[str]:
+    """The script that machines to come get, of every launch template."""
+    found = [json.loads(path.read_text()) for path in resources(cloud, "LaunchTemplate")]
+    return [base64.b64decode(each["inputs"]["userData"]).decode() for each in found]
 
 
 def ok(pulumi: Pulumi, *words: str) -> None:
