@@ -24,6 +24,7 @@ from infra.launch.first_failure import (
 )
 from infra.launch.fleet import rows_of
 from infra.launch.logs.stream import Chunks
+from infra.launch.ras_states import read_ras
 from infra.remote.failures import NoReport, OverTime
 from infra.render.host_paths import release_path
 from infra.visible import visible, visible_bytes
@@ -35,6 +36,7 @@ ANSWER_S = 50.0
 # Where a host's part has the stack's own files; what else lies in `host/` is about the host.
 OF_STACK = ("host/files/", "host/earlier/")
 JOURNAL, KERNEL, SUMMARY = "journal.txt", "host/kernel.log", "summary.md"
+RAS = "host/nccl-ras-"
 RANKS = "ranks/"  # what was kept of epochs before lies elsewhere, with journals of its own
 MAX_NAMED = 40
 # Of all hosts together, packed: as the operator's disk has to hold it twice.
@@ -67,12 +69,14 @@ class Findings:
 
     Args:
         begun: when the first of the processes' last runs began, "" when that is not known.
+        collectives: what NCCL finds wrong, by host and port that were asked.
     """
 
     ranks: list[Failure] = field(default_factory=list)
     kernels: list[Failure] = field(default_factory=list)
     last_lines: dict[str, str] = field(default_factory=dict)
     begun: str = ""
+    collectives: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def first(self) -> Failure | None:
@@ -257,6 +261,7 @@ def read_findings(found: Sequence[HostEvidence]) -> Findings:
     return Findings(
         ranks=[failure for part in parts for failure in part.ranks],
         kernels=[failure for part in parts for failure in part.kernels],
+        collectives={at: lines for part in parts for at, lines in part.collectives.items()},
         last_lines={process: line for part in parts for process, line in part.last_lines.items()},
         begun=min((part.begun for part in parts if part.begun), default=""),
     )
@@ -268,9 +273,14 @@ def _read_part(found: HostEvidence) -> Findings:
     begun: list[str] = []
     for name, content in _members(found):
         is_journal = name.startswith(RANKS) and name.endswith("/" + JOURNAL)
-        if name != KERNEL and not is_journal:
+        is_ras = name.startswith(RAS)
+        if name != KERNEL and not is_journal and not is_ras:
             continue
-        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        text = content.decode("utf-8", "replace")
+        if is_ras:
+            findings.collectives[f"{found.host} ({name})"] = read_ras(text)
+            continue
+        lines = text.removesuffix("\n").split("\n")
         if name == KERNEL:
             findings.kernels += kernel_failures(found.host, lines)
             continue
@@ -313,6 +323,7 @@ def summary(stack: str, found: Sequence[HostEvidence], findings: Findings) -> st
         for failure in findings.kernels[-MAX_NAMED:]
     ]
     lines += [] if findings.kernels else ["Nothing."]
+    lines += _told_by_nccl(findings.collectives)
     left_out = [f"- {each.host}: {', '.join(each.left_out)}" for each in found if each.left_out]
     lines += ["", "## Left out for want of time", "", *left_out] if left_out else []
     lines += [
@@ -321,6 +332,18 @@ def summary(stack: str, found: Sequence[HostEvidence], findings: Findings) -> st
         "like secrets, and what looks like a key.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _told_by_nccl(collectives: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """What NCCL finds wrong with its jobs; places that say the same, as all hosts of a job do, are named together."""
+    said: dict[tuple[str, ...], list[str]] = {}
+    for at, lines in collectives.items():
+        said.setdefault(lines, []).append(at)
+    rows = []
+    for lines, places in said.items():
+        if lines:
+            rows += ["", f"{', '.join(places)}:", "", *(f"    {line}" for line in lines)]
+    return ["", "## What NCCL says of its jobs", *rows] if rows else []
 
 
 def _members(found: HostEvidence) -> Iterator[tuple[str, bytes]]:

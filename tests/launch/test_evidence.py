@@ -305,3 +305,35 @@ def test_an_archive_is_its_owners_even_beside_what_another_run_has_left(tmp_path
     write_archive(target, "s", [HostEvidence("a")])
     assert target.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [target]
+
+
+LATE = """\
+Job summary
+===========
+
+Errors
+======
+
+Warnings
+========
+
+#0-0 (7385783243cd44ee) MISMATCH
+  Rank 1 has launched up to operation 3 -- GPU 0 managed by process 1945 on node 192.0.2.2
+"""
+
+
+def test_what_nccl_says_of_a_job_that_hangs_is_in_the_summary_once(tmp_path: Path) -> None:
+    def stream(host: str, request: Mapping[str, object]) -> Answer:
+        del request
+        return Answer(packed(**{"host/nccl-ras-28028.txt": LATE if host != "c" else "c: refused"}))
+
+    found = collect(stream, ["a", "b", "c"], "s", tmp_path)
+    write_archive(tmp_path / "bundle.tar.gz", "s", found)
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
+        file = archive.extractfile("s/summary.md")
+        assert file is not None
+        text = file.read().decode()
+    part = text.partition("## What NCCL says of its jobs\n")[2].partition("\nSecrets")[0]
+    at = "a (host/nccl-ras-28028.txt), b (host/nccl-ras-28028.txt):"
+    said = "\n".join(f"    {line}" for line in LATE.splitlines()[-2:])
+    assert part == f"\n{at}\n\n{said}\n"

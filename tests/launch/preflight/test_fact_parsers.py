@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.engines import transports
+from infra.launch import ras_states
 from infra.launch.preflight import amd, ascend, collectives, docker_limits, linux, nvidia, roce
 from infra.launch.preflight.group_collectives import told
 from infra.spec.plain_yaml import read_yaml
@@ -44,6 +45,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "nvidia-driver": nvidia.parse_driver_file,
     "fabric-manager": nvidia.parse_program_version,
     "xid": nvidia.parse_xids,
+    "nccl-ras": ras_states.read_ras,
     "switch-errors": nvidia.parse_switch_errors,
     "dcgm-diagnosis": nvidia.parse_diagnosis,
     "docker-limits": docker_limits.unit_limits,
