@@ -1,4 +1,7 @@
-"""What a cloud host does by itself: it makes room for the weights, at every boot where its own disks hold them."""
+"""What a cloud host does by itself: it makes room for the weights, at every boot where its own disks hold them.
+
+How far it came stands in a file of the host (`infra.render.boot_mark`), which `fab preflight` reads.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,17 @@ import base64
 import re
 import shlex
 
+from infra.render import boot_mark
+
 _PREPARE = """\
 #!/bin/sh
 # Boot of a moe-infra host: instance store, Lustre or NFS under the weights' path.
 set -eu
+mark={mark}
+why="it ended early, see /var/log/cloud-init-output.log"
+tell() { if [ "$1" = 0 ]; then echo "{done}"; else echo "{failed}$why"; fi > "$mark"; }
+trap 'tell "$?"' EXIT
+echo "{running}" > "$mark"
 # by its rules engines are kept from the machine's credentials; a package on Amazon Linux 2023, there on Ubuntu
 if ! command -v nft > /dev/null; then dnf install -y nftables || echo "moe-infra: there is no nft" >&2; fi
 weights={path}
@@ -22,9 +32,20 @@ if mountpoint -q "$weights"; then exit 0; fi
 AGAIN = "/var/lib/cloud/scripts/per-boot/moe-infra-weights"
 # Of the file system, at most twelve characters (mkfs.xfs): an array that the kernel joins again has another name.
 LABEL = "moe-weights"
-# Deep Learning AMIs join the instance store themselves, at every boot; the others leave the disks raw.
+# Deep Learning AMIs join the instance store themselves, at every boot, by a service that this script does not wait for
+# by itself (awslabs/amazon-eks-ami and aws-parallelcluster wait up to 120 s); the others leave the disks raw.
 _NVME = f"""\
 if [ "$0" != {AGAIN} ]; then install -D -m 755 "$0" {AGAIN}; fi
+waited=0
+while systemctl cat dlami-nvme.service > /dev/null 2>&1 && ! mountpoint -q /opt/dlami/nvme; do
+  if [ "$(systemctl is-active dlami-nvme.service)" = failed ]; then break; fi
+  if [ "$waited" -ge 120 ]; then
+    why="dlami-nvme.service has mounted nothing in 120 s"
+    exit 1
+  fi
+  waited=$((waited + 2))
+  sleep 2
+done
 if mountpoint -q /opt/dlami/nvme; then
   mkdir -p /opt/dlami/nvme/weights
   mount --bind /opt/dlami/nvme/weights "$weights"
@@ -37,7 +58,10 @@ if blkid -L {LABEL} > /dev/null; then
 fi
 # only those without a signature: what the image has made of the others is its own
 disks=$(lsblk -dpno NAME,MODEL,FSTYPE | awk '/Instance Storage *$/ {{print $1}}')
-if [ -z "$disks" ]; then echo "no raw instance store; weights go to the root volume" >&2; exit 0; fi
+if [ -z "$disks" ]; then
+  why="there is no raw instance store, and weights would lie on the root volume"
+  exit 1
+fi
 # shellcheck disable=SC2086 # one word per disk
 set -- $disks
 mdadm --create /dev/md/weights --level=0 --force --raid-devices="$#" "$@"
@@ -77,7 +101,7 @@ def instance_store_script(path: str) -> str:
     Args:
         path: absolute path of the weights on the host.
     """
-    return _PREPARE.replace("{path}", shlex.quote(path)) + _NVME
+    return _prepare(path) + _NVME
 
 
 def mount_script(path: str, source: str) -> str:
@@ -95,7 +119,16 @@ def mount_script(path: str, source: str) -> str:
         client, kind, options = "", "nfs4", _NFS_OPTIONS
     line = f"{source} {path} {kind} {options} 0 0"
     mount = _MOUNT.replace("{line}", shlex.quote(line))
-    return _PREPARE.replace("{path}", shlex.quote(path)) + client + mount
+    return _prepare(path) + client + mount
+
+
+def _prepare(path: str) -> str:
+    words = {"path": shlex.quote(path), "mark": boot_mark.FILE, "done": boot_mark.DONE}
+    words |= {"running": boot_mark.RUNNING, "failed": boot_mark.FAILED}
+    text = _PREPARE
+    for name, word in words.items():
+        text = text.replace(f"{{{name}}}", word)
+    return text
 
 
 def weights_of(user_data: str | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from infra.provision.first_boot import (
     user_data,
     weights_of,
 )
+from infra.render import boot_mark
 
 SCRIPTS = {
     "instance store": instance_store_script("/models"),
@@ -63,11 +64,14 @@ class Host:
         self._tools, self._calls = folder / "tools", folder / "calls"
         self._tools.mkdir()
         self._script = folder / "part-001"
-        self._script.write_text(instance_store_script(str(weights)))
+        self.mark = folder / "mark"
+        script = instance_store_script(str(weights)).replace(boot_mark.FILE, str(self.mark))
+        self._script.write_text(script)
         for name in ("sh", "mkdir", "awk"):
             (self._tools / name).symlink_to(str(shutil.which(name)))
-        for name in ("install", "mount", "mkfs.xfs", "udevadm"):
+        for name in ("install", "mount", "mkfs.xfs", "udevadm", "sleep"):
             self.has(name)
+        self.has("systemctl", words="nothing")
         self.has("lsblk", says=RAW)
         self.has("mdadm", words="--create")
         self.has("mountpoint", words="nothing")
@@ -85,12 +89,28 @@ class Host:
         (self._tools / name).write_text(text)
         (self._tools / name).chmod(0o755)
 
-    def boot(self) -> list[str]:
-        """What changes disks and mounts at a boot, as it was called."""
+    def boot(self, mark: str = boot_mark.DONE) -> list[str]:
+        """What changes disks and mounts at a boot that leaves a mark, as it was called."""
         self._calls.unlink(missing_ok=True)
-        subprocess.run([f"{self._tools}/sh", self._script], check=True, env={"PATH": self._tools})
-        asked = ("mountpoint", "lsblk", "blkid", "mdadm --assemble", "udevadm")
+        done = subprocess.run(
+            [f"{self._tools}/sh", self._script], check=False, env={"PATH": self._tools}
+        )
+        assert (done.returncode == 0) == (mark == boot_mark.DONE)
+        assert self.mark.read_text() == f"{mark}\n"
+        asked = (
+            "mountpoint",
+            "lsblk",
+            "blkid",
+            "mdadm --assemble",
+            "udevadm",
+            "systemctl",
+            "sleep",
+        )
         return [line for line in self._calls.read_text().splitlines() if not line.startswith(asked)]
+
+    def count(self, words: str) -> int:
+        """How often something was called at the last boot."""
+        return sum(line.startswith(words) for line in self._calls.read_text().splitlines())
 
 
 @pytest.fixture
@@ -128,7 +148,28 @@ def test_disks_that_the_image_joins_are_used_at_every_boot(host: Host, tmp_path:
 
 def test_disks_that_somebody_has_written_to_are_left_alone(host: Host) -> None:
     host.has("lsblk", says=RAW.replace("Storage", "Storage LVM2_member"))
-    assert len(host.boot()) == 1  # the script is kept, and no array made
+    why = "there is no raw instance store, and weights would lie on the root volume"
+    assert len(host.boot(boot_mark.FAILED + why)) == 1  # the script is kept, and no array made
+
+
+def test_a_step_that_fails_is_told(host: Host) -> None:
+    host.has("mkfs.xfs", words="nothing")
+    host.boot(boot_mark.FAILED + "it ended early, see /var/log/cloud-init-output.log")
+
+
+def test_a_service_of_the_image_that_still_joins_the_disks_is_waited_for(host: Host) -> None:
+    host.has("systemctl", words="cat dlami-nvme.service")
+    host.boot(boot_mark.FAILED + "dlami-nvme.service has mounted nothing in 120 s")
+    assert host.count("sleep 2") == 60
+    assert host.count("mdadm") == 0
+
+
+def test_where_that_service_has_failed_the_disks_are_joined_here(
+    host: Host, tmp_path: Path
+) -> None:
+    host.has("systemctl", words="dlami-nvme.service", says="failed")
+    assert host.boot()[-1] == f"mount -o noatime /dev/md/weights {tmp_path}/models"
+    assert host.count("sleep") == 0
 
 
 def test_what_is_mounted_already_is_left_alone(host: Host, tmp_path: Path) -> None:

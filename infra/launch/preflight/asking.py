@@ -26,6 +26,7 @@ from infra.launch.preflight.port_checks import bound_ports
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
+from infra.render import boot_mark
 from infra.render.items import Item
 from infra.render.supervision import plan_watch_port
 from infra.render.units import LIMITS
@@ -57,6 +58,7 @@ FILES = (
     OPEN_FILES_MOST,
     PRODUCT_NAME,
     CLOCK_SOURCE,
+    boot_mark.FILE,
     *rdma.FILES,
 )
 GLOBS = (

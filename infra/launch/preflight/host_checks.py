@@ -9,6 +9,7 @@ from infra.launch.preflight import linux
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones
 from infra.launch.preflight.ssh_command import ssh_command
+from infra.render import boot_mark
 from infra.render.host_paths import release_path
 
 ROOM_FACTOR = 1.1
@@ -23,6 +24,21 @@ CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource
 # Each reading of the time is a system call with these, and the kernel falls back to them when it distrusts the TSC.
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen")
 LOOPBACK = re.compile(r"^(127\.|::1$)")
+
+
+def find_unfinished_boots(scene: Scene) -> Iterator[Trouble]:
+    """Cloud hosts whose boot script still runs, or has failed: weights would lie where it did not put them."""
+    for name, host in scene.hosts.items():
+        said = host.word(boot_mark.FILE)
+        if said is None or said == boot_mark.DONE:
+            continue
+        why = said.removeprefix(boot_mark.FAILED)
+        observed = f"its boot script failed: {why}"
+        fix = f"ssh {name} sudo tail -n 50 /var/log/cloud-init-output.log   # then: sudo reboot"
+        if said == boot_mark.RUNNING:
+            observed = "its boot script still runs"
+            fix = f"ssh {name} sudo cloud-init status --wait"
+        yield Trouble(host=name, severity="block", observed=observed, fix=fix)
 
 
 def find_missing_weights(scene: Scene) -> Iterator[Trouble]:

@@ -64,6 +64,11 @@ CHECKS: Mapping[str, Check] = {
         applies=in_plan,
         depth="full",  # a start refuses at once
     ),
+    "host-boot": Check(
+        wanted="the boot script over, the weights' place made",
+        find=host_checks.find_unfinished_boots,
+        applies=everywhere,
+    ),
     "weights-staged": Check(
         wanted="whole, as its manifest says",
         find=host_checks.find_missing_weights,

@@ -22,6 +22,7 @@ from infra.launch.preflight.observed import ClockReading, Disk, Holder, read_obs
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene, odd_ones
 from infra.launch.preflight.table import CHECKS, judge
+from infra.render import boot_mark
 from infra.render.release_record import RecordedProcess
 from infra.render.supervision import plan_watch_port
 from tests.launch.preflight.scenes import (
@@ -264,6 +265,46 @@ def test_an_image_that_differs_blocks_and_one_that_is_missing_warns(catalog: Cat
     broken = only(row(scene, "decode-3", item, state="failed", why="docker: no daemon"))
     assert broken.severity == "block"
     assert broken.observed.endswith("docker: no daemon")
+
+
+def test_an_environment_that_is_missing_is_made_by_hand(catalog: Catalog) -> None:
+    scene = healthy(RACK, catalog)
+    item = f"image:{scene.plan.engine.image}"
+    known = scene.hosts["decode-3"].items[item]
+    lost = {
+        "environment:/opt/e": {
+            **known,
+            "id": "environment:/opt/e",
+            "state": "failed",
+            "why": "make it: x",
+        }
+    }
+    found = only(change(scene, "decode-3", items={**scene.hosts["decode-3"].items, **lost}))
+    assert (found.check, found.fix) == (
+        "image-present",
+        "Run that command on decode-3: `fab` makes no environments.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        (boot_mark.RUNNING, "its boot script still runs"),
+        (f"{boot_mark.FAILED}no disks", "its boot script failed: no disks"),
+        (boot_mark.DONE, None),
+    ],
+)
+def test_a_host_whose_boot_script_is_not_over_is_not_started_on(
+    catalog: Catalog, mark: str, said: str | None
+) -> None:
+    scene = healthy(RACK, catalog)
+    files = {**scene.hosts["decode-3"].files, boot_mark.FILE: f"{mark}\n"}
+    booted = change(scene, "decode-3", files=files)
+    if said is None:
+        assert troubles(booted) == []
+        return
+    found = only(booted)
+    assert (found.severity, found.check, found.observed) == ("block", "host-boot", said)
 
 
 def test_a_taken_port_blocks_unless_our_own_process_or_release_holds_it(catalog: Catalog) -> None:
