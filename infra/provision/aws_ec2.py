@@ -139,10 +139,11 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
 
 def _known_weights(store: StoreSettings, account: Account) -> dict[str, str]:
     """What first boot is told of the weights, as far as it is known before a file system is made."""
-    if store.storage == "local":
-        return {}
-    mount = account.weights_mount if store.storage == "shared-mount" else None
-    return {"weights.path": store.path, **({"weights_mount": mount} if mount else {})}
+    is_shared = store.storage == "shared-mount"
+    if store.storage == "local" or (is_shared and account.weights_mount is None):
+        return {}  # the image has made the place
+    mount = {"weights_mount": account.weights_mount or ""} if is_shared else {}
+    return {"weights.path": store.path, **mount}
 
 
 def _machine_problems(
