@@ -208,6 +208,7 @@ def _node_group(
             ignore_changes=["releaseVersion"] if place.keeps_release else [],
             delete_before_replace=True,
             custom_timeouts=NODES_WAIT,
+            protect=nodes.capacity != "on-demand",
         ),
     )
 
