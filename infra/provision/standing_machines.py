@@ -22,7 +22,7 @@ from infra.provision.capacity import CapacityPlan
 from infra.provision.config_problems import account_problem
 from infra.provision.found import FoundSubnet
 from infra.provision.launch_template import layout_of, read_template
-from infra.provision.naming import STACK_TAG
+from infra.provision.naming import STACK_TAG, give_back_machines
 from infra.provision.survey import HOLDING_ADDRESSES, find_subnet
 from infra.provision.zone import Zone
 from infra.spec.nearest import nearest
@@ -142,8 +142,8 @@ def standing_problems(standing: StandingMachines, wanted: WantedMachines) -> Ite
         yield _problem(
             "moe-infra:subnet_id" if account.subnet_id else "moe-infra:vpc_cidr",
             f"{count} stand in {stands}, and the configuration wants {wanted.network}. A machine keeps its network.",
-            f"Put the old value back. Or give the machines back first: `fab down --stack {stack}`, then `pulumi "
-            f"destroy --exclude-protected --stack {stack}`.",
+            f"Put the old value back. Or give the machines back first: `fab down --stack {stack}`, then "
+            f"`{give_back_machines(stack)}`.",
             stack,
         )
         return
