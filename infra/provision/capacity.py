@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from infra.catalog.instance_types import CapacityKind, InstanceType, read_instance_type
 from infra.catalog.network_cards import LayoutPolicy
@@ -39,11 +40,11 @@ class CapacityPlan:
 
 
 def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
-    """The capacity of a topology: as the stack says, else the first way its machines are sold.
+    """The capacity of a topology, as its stack says.
 
     Raises:
-        ProblemsFound: AWS does not rent an accelerator, or not in that way, or one reservation
-            would have to hold two instance types.
+        ProblemsFound: AWS does not rent an accelerator, or not in that way; the stack does not say
+            how its machines are bought; one reservation would have to hold two instance types.
     """
     accelerators = {host.accelerator.id: host.accelerator for host in topology.hosts}
     problems = [
@@ -55,12 +56,12 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
         name: read_instance_type(accelerator.aws_instance_type or "")
         for name, accelerator in accelerators.items()
     }
-    first = instance_types[topology.hosts[0].accelerator.id]
-    kind = wanted.kind if wanted else first.capacity_kinds[0]
+    if wanted is None:
+        raise ProblemsFound((_unsaid_problem(topology.stack, instance_types),))
+    kind, layout = wanted.kind, wanted.network_layout
     problems = _capacity_problems(topology.stack, kind, instance_types)
     if problems:
         raise ProblemsFound(tuple(problems))
-    layout: LayoutPolicy = wanted.network_layout if wanted else "ip-saving"
     num_addresses = sum(
         instance_types[host.accelerator.id].num_addresses(layout) for host in topology.hosts
     )
@@ -86,6 +87,23 @@ def _not_rented(stack: str, accelerator: Accelerator) -> Problem | None:
     )
 
 
+def _unsaid_problem(stack: str, instance_types: Mapping[str, InstanceType]) -> Problem:
+    """A stack that leaves open how its machines are bought: no way of buying is taken for granted."""
+    sold = [set(each.capacity_kinds) for each in instance_types.values()]
+    can_be_reserved = len(sold) == 1  # one reservation holds one instance type
+    kinds = [
+        kind
+        for kind in get_args(CapacityKind)
+        if all(kind in each for each in sold) and (can_be_reserved or kind == "on-demand")
+    ]
+    machines = " and ".join(each.id for each in instance_types.values())
+    what = f"It does not say how {machines} is bought; no kind is a default."
+    named = " or ".join(kinds) or "on-demand"
+    return _capacity_problem(
+        stack, what, f"Write capacity: {{kind: KIND}} with {named}.", "capacity-unsaid"
+    )
+
+
 def _capacity_problems(
     stack: str, kind: CapacityKind, instance_types: Mapping[str, InstanceType]
 ) -> list[Problem]:
@@ -107,9 +125,9 @@ def _capacity_problems(
     return problems
 
 
-def _capacity_problem(stack: str, what: str, fix: str) -> Problem:
+def _capacity_problem(stack: str, what: str, fix: str, rule: str = "capacity-not-sold") -> Problem:
     return Problem(
-        rule="capacity-not-sold",
+        rule=rule,
         severity="error",
         file=f"stacks/{stack}.yaml",
         field="capacity.kind",

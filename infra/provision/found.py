@@ -12,6 +12,7 @@ from infra.catalog.instance_types import InstanceType, notice_minutes
 from infra.errors import Problem
 from infra.provision.account import Account, Demand
 from infra.provision.config_problems import account_problem
+from infra.provision.naming import give_back_machines, give_back_nodes
 from infra.provision.zone import Zone
 
 LoadBalancerType = Literal["network", "application"]
@@ -163,9 +164,11 @@ def past_notice_problem(found: FoundReservation, demand: Demand, now: datetime) 
         "nothing is launched into it any more."
     )
     problem = _reservation_problem(what, demand)
-    give_back = f"pulumi destroy --exclude-protected --stack {demand.stack}"
+    give_back = give_back_machines if demand.has_login else give_back_nodes
     following = problem.fix.removeprefix("Type: ")
-    return replace(problem, fix=f"Type: {give_back}. For the next reservation: {following}")
+    return replace(
+        problem, fix=f"Type: {give_back(demand.stack)}. For the next reservation: {following}"
+    )
 
 
 def _moment(text: str) -> datetime | None:
@@ -184,11 +187,12 @@ def end_notice(found: FoundReservation, demand: Demand) -> str:
         notice is None
     ):  # AWS, EC2 User Guide, "Capacity Reservations": instances go on, outside of it
         return f"{found.id} ends at {found.end}; its machines go on, on demand and without a claim."
+    give_back = give_back_machines if demand.has_login else give_back_nodes
     ends_them = "AWS ends them then" if demand.has_login else "EKS scales their group to zero then"
     who = "give them back yourself" if demand.capacity == "ultraserver" else ends_them
     return (
         f"{found.id} ends at {found.end}; stop serving on its machines {notice} minutes before: {who} "
-        f"(pulumi destroy --exclude-protected --stack {demand.stack})."
+        f"({give_back(demand.stack)})."
     )
 
 

@@ -112,6 +112,7 @@ class NodeGroup(pulumi.ComponentResource):
                 delete_before_replace=True,
                 ignore_changes=[] if is_replaced else ["launchTemplate"],
                 custom_timeouts=MACHINE_WAIT,
+                protect=settings.capacity != "on-demand" and not is_replaced,
             ),
         )
 

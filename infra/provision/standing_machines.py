@@ -22,7 +22,7 @@ from infra.provision.capacity import CapacityPlan
 from infra.provision.config_problems import account_problem
 from infra.provision.found import FoundSubnet
 from infra.provision.launch_template import layout_of, read_template
-from infra.provision.naming import STACK_TAG
+from infra.provision.naming import STACK_TAG, give_back_machines
 from infra.provision.survey import HOLDING_ADDRESSES, find_subnet
 from infra.provision.zone import Zone
 from infra.spec.nearest import nearest
@@ -140,9 +140,7 @@ def standing_problems(standing: StandingMachines, wanted: WantedMachines) -> Ite
     """Why machines of a node group that stand would have to go."""
     stack, account = wanted.stack, wanted.account
     count = f"{len(standing.ids)} machine{'s' * (len(standing.ids) > 1)} of {standing.group}"
-    give_back = (
-        f"`fab down --stack {stack}`, then `pulumi destroy --exclude-protected --stack {stack}`"
-    )
+    give_back = f"`fab down --stack {stack}`, then `{give_back_machines(stack)}`"
     moved = network_problem(f"{count} stand", standing.subnet, wanted, give_back)
     if moved is not None:
         yield moved

@@ -177,7 +177,8 @@ def _way_to_leave(was: str, stack: str) -> str:
     own = ", or go on naming a bucket of your own (weights_bucket)" if was == "s3-to-nvme" else ""
     return (
         f"Stay with {was}{own}; or change a copy of the stack file with another name: this stack goes on owning what "
-        f"it has made, and `pulumi destroy --exclude-protected --stack {stack}` takes its machines alone."
+        f"it has made, and `pulumi destroy --exclude-protected --stack {stack}` takes the rest, but reserved machines, "
+        "which docs/operations-cloud.md gives back."
     )
 
 

@@ -326,7 +326,8 @@ class StackSpec(Section):
         description="Host tuning profile: an id of infra/catalog/tuning/; default: the accelerator's.",
     )
     capacity: Capacity | None = Field(
-        default=None, description="How machines are bought on a cloud."
+        default=None,
+        description="How machines are bought on a cloud; wanted on AWS, where no kind is a default.",
     )
     ingress: Literal["none", "internal-load-balancer"] | ExistingIngress = Field(
         default="none", description="How clients reach the router on a cloud."

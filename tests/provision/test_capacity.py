@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +12,7 @@ from infra.errors import ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.capacity import plan_capacity
 from infra.spec.stack import Capacity
+from tests.provision.belongings import own_stack
 
 
 def topology(catalog: Catalog, *accelerators: str) -> Topology:
@@ -34,7 +38,7 @@ def refused(topology: Topology, capacity: Capacity | None) -> str:
 
 
 def test_an_ultraserver_is_the_only_way_to_rent_gb200(catalog: Catalog) -> None:
-    plan = plan_capacity(topology(catalog, "gb200", "gb200"), None)
+    plan = plan_capacity(topology(catalog, "gb200", "gb200"), Capacity(kind="ultraserver"))
     assert (plan.kind, plan.num_addresses, plan.wants_placement_group) == ("ultraserver", 2, False)
     wrong = refused(topology(catalog, "gb200"), Capacity(kind="on-demand"))
     assert "p6e-gb200.36xlarge is not sold as on-demand. Use ultraserver." in wrong
@@ -66,6 +70,31 @@ def test_an_accelerator_that_aws_does_not_rent_is_refused(catalog: Catalog) -> N
     assert "AWS rents no mi300x. Set platform: existing-hosts" in refused(
         topology(catalog, "mi300x"), None
     )
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "kinds"),
+    [
+        (("h200",), "with on-demand or odcr or capacity-block."),
+        (("gb200", "gb200"), "with ultraserver."),
+        (("h200", "b200"), "with on-demand."),
+    ],
+)
+def test_a_stack_that_does_not_say_how_it_is_bought_is_told_the_kinds(
+    catalog: Catalog, accelerators: tuple[str, ...], kinds: str
+) -> None:
+    told = refused(topology(catalog, *accelerators), None)
+    assert "stacks/mine.yaml capacity.kind: It does not say how " in told
+    assert f"Write capacity: {{kind: KIND}} {kinds}" in told
+
+
+@pytest.mark.parametrize("base", ["h200-tp8", "gb200-tp4", "eks-b200-tp8"])
+def test_no_resource_is_registered_for_a_stack_that_does_not_say_how_it_is_bought(
+    base: str, tmp_path: Path, record: Callable[..., Any]
+) -> None:
+    with pytest.raises(ProblemsFound, match="no kind is a default") as caught:
+        record("mine", root=own_stack(tmp_path, base, capacity=None))
+    assert [each.rule for each in caught.value.problems] == ["capacity-unsaid"]
 
 
 def test_one_reservation_does_not_hold_two_instance_types(catalog: Catalog) -> None:

@@ -31,7 +31,7 @@ from infra.provision.eks.standing import StandingCluster
 from infra.provision.eks.survey import AddonDemand, ClusterSurvey, survey_for_cluster
 from infra.provision.eks.template import ACCELERATORS, block_problems, wanted_template
 from infra.provision.first_boot import mount_script
-from infra.provision.naming import Tags
+from infra.provision.naming import Tags, give_back_nodes
 from infra.provision.previous import read_previous_weights
 from infra.provision.standing_machines import WantedNetwork, network_problem
 from infra.provision.survey import Survey, find_subnet, survey_account
@@ -238,8 +238,7 @@ def _moved_network(standing: StandingCluster, wanted: WantedNetwork) -> Problem 
         return None
     subnet = find_subnet(Asking(wanted.stack), "subnet_id", group.subnet_ids[0])
     stands = f"Cluster {wanted.stack} and its nodes stand"
-    give_back = f"`pulumi destroy --exclude-protected --stack {wanted.stack}`"
-    return network_problem(stands, subnet, wanted, give_back)
+    return network_problem(stands, subnet, wanted, f"`{give_back_nodes(wanted.stack)}`")
 
 
 def _kept(problems: list[Problem], question: Callable[[], _T]) -> _T | None:

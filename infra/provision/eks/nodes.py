@@ -214,6 +214,7 @@ def _node_group(
             ],
             delete_before_replace=True,
             custom_timeouts=NODES_WAIT,
+            protect=nodes.capacity != "on-demand",
         ),
     )
 

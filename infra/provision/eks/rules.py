@@ -14,7 +14,7 @@ from infra.errors import Problem
 from infra.provision.config_problems import account_problem
 from infra.provision.eks.config import EksFacts, eks_problem
 from infra.provision.found import FoundSubnet
-from infra.provision.naming import STACK_TAG
+from infra.provision.naming import STACK_TAG, give_back_nodes
 from infra.provision.zone import Zone
 from infra.spec.stack import Waiver, Weights
 
@@ -120,7 +120,7 @@ def upgrade_problem(
     if capacity in {"capacity-block", "ultraserver"}:
         what = (
             f"The cluster runs {standing}, and nodes of a capacity block cannot be upgraded while they run: give them "
-            f"back first (pulumi destroy --exclude-protected --stack {stack}), or stay."
+            f"back first ({give_back_nodes(stack)}), or stay."
         )
         return account_problem("moe-infra:kubernetes_version", what, standing, stack)
     return None

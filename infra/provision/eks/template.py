@@ -18,6 +18,7 @@ from infra.provision.eks.nodes import CAPACITY_TYPES, node_config, user_data
 from infra.provision.eks.standing import StandingCluster
 from infra.provision.first_boot import weights_of
 from infra.provision.launch_template import layout_of, read_template
+from infra.provision.naming import give_back_nodes
 
 ACCELERATORS = "accelerators"
 
@@ -73,7 +74,7 @@ def block_problems(
         return tuple(asking.problems)
     what = (
         f"{group.num_nodes} nodes of a capacity block run with another {', '.join(changed)}, and EKS changes none of "
-        f"them while they run: give them back first (pulumi destroy --exclude-protected --stack {stack}), or stay."
+        f"them while they run: give them back first ({give_back_nodes(stack)}), or stay."
     )
     key = "kubernetes_version" if group.version != standing.version else "reservation_id"
     example = group.version if key == "kubernetes_version" else "cr-0123456789abcdef0"

@@ -6,7 +6,8 @@ protobuf 5, and would hold everything else in this environment back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # its types are a package of their own
@@ -23,6 +24,7 @@ from infra.provision.policy.rules import (
 )
 
 PACK, VERSION = "moe-infra", "1.0.0"
+REPLACE = f"{PACK}:replace_machines"
 SERVICE = "pulumirpc.Analyzer"
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - the mark of a secret, not one
@@ -44,6 +46,7 @@ class Analyzer:
     def __init__(self) -> None:
         self._levels: dict[str, Any] = {}
         self._further_tags: tuple[str, ...] = ()
+        self._may_go: frozenset[str] = frozenset()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The methods of the protocol, by name."""
@@ -56,10 +59,7 @@ class Analyzer:
             "GetPluginInfo": (empty_pb2.Empty, lambda _: plugin_pb2.PluginInfo(version=VERSION)),
             "GetAnalyzerInfo": (empty_pb2.Empty, lambda _: _pack_info()),
             "Configure": (pb.ConfigureAnalyzerRequest, self.configure),
-            "ConfigureStack": (
-                pb.AnalyzerStackConfigureRequest,
-                lambda _: pb.AnalyzerStackConfigureResponse(),
-            ),
+            "ConfigureStack": (pb.AnalyzerStackConfigureRequest, self.configure_stack),
             "Analyze": (pb.AnalyzeRequest, self.analyze),
             "AnalyzeStack": (pb.AnalyzeStackRequest, self.analyze_stack),
             "Remediate": (pb.AnalyzeRequest, lambda _: pb.RemediateResponse()),
@@ -87,9 +87,14 @@ class Analyzer:
             self._further_tags = tuple(str(tag) for tag in properties.get("tags", ()))
         return empty_pb2.Empty()
 
+    def configure_stack(self, request: Any) -> Any:
+        """Take the hosts whose machines may go from the stack's own configuration."""
+        self._may_go = frozenset(request.config.get(REPLACE, "").split(","))
+        return analyzer_pb2.AnalyzerStackConfigureResponse()
+
     def analyze(self, request: Any) -> Any:
         """Judge one resource before it is made or changed."""
-        resource = _declared(request)
+        resource = _declared(request, self._may_go)
         found = [
             (rule.name, rule.description, sentence)
             for rule in ONE_RULES
@@ -105,7 +110,7 @@ class Analyzer:
 
     def analyze_stack(self, request: Any) -> Any:
         """Judge all resources together."""
-        resources = read_resources(request.resources)
+        resources = read_resources(request.resources, self._may_go)
         urns = {(each.type, each.name): urn for urn, each in resources.items()}
         return analyzer_pb2.AnalyzeResponse(
             diagnostics=[
@@ -129,15 +134,17 @@ class Analyzer:
         )
 
 
-def read_resources(messages: Sequence[Any]) -> dict[str, Declared]:
-    """Resources by URN, each with those that its properties come from."""
-    plain = {message.urn: _declared(message) for message in messages}
+def read_resources(messages: Sequence[Any], may_go: Collection[str] = ()) -> dict[str, Declared]:
+    """Resources by URN, each with those that its properties come from.
+
+    Args:
+        messages: as the engine sends them.
+        may_go: names of hosts whose machines may be replaced.
+    """
+    plain = {message.urn: _declared(message, may_go) for message in messages}
     return {
-        message.urn: Declared(
-            type=plain[message.urn].type,
-            name=plain[message.urn].name,
-            properties=plain[message.urn].properties,
-            is_protected=plain[message.urn].is_protected,
+        message.urn: replace(
+            plain[message.urn],
             refers_to={
                 name: tuple(plain[urn] for urn in known.urns if urn in plain)
                 for name, known in message.propertyDependencies.items()
@@ -147,13 +154,16 @@ def read_resources(messages: Sequence[Any]) -> dict[str, Declared]:
     }
 
 
-def _declared(message: Any) -> Declared:
+def _declared(message: Any, may_go: Collection[str]) -> Declared:
     properties = _plain(json_format.MessageToDict(message.properties))
+    name = message.name or message.urn.rpartition("::")[2]
     return Declared(
         type=message.type,
-        name=message.name or message.urn.rpartition("::")[2],
+        name=name,
         properties=properties if isinstance(properties, dict) else {},
         is_protected=message.options.protect,
+        ignores=tuple(message.options.ignoreChanges),
+        may_go=name in may_go,
     )
 
 

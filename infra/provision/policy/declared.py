@@ -26,6 +26,8 @@ class Declared:
         name: logical name.
         properties: inputs by wire name; what is not known yet is `UNKNOWN`.
         is_protected: whether Pulumi refuses to delete it.
+        ignores: properties by wire name whose changes are ignored.
+        may_go: whether the operator named it in `replace_machines`.
         refers_to: the resources that a property's value comes from, by property; known in a preview, too.
     """
 
@@ -33,6 +35,8 @@ class Declared:
     name: str
     properties: Mapping[str, object]
     is_protected: bool = False
+    ignores: Sequence[str] = ()
+    may_go: bool = False
     refers_to: Mapping[str, Sequence[Declared]] = field(default_factory=dict)
 
     def text(self, name: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
 from infra.provision.address_blocks import is_the_world
-from infra.provision.policy import roles
+from infra.provision.policy import machines, roles
 from infra.provision.policy.declared import (
     UNKNOWN,
     Declared,
@@ -26,8 +26,8 @@ INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 OLD_RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-INSTANCE = "aws:ec2/instance:Instance"
+TEMPLATE = machines.TEMPLATE
+INSTANCE = machines.INSTANCE
 VOLUME = "aws:ebs/volume:Volume"
 SUBNET = "aws:ec2/subnet:Subnet"
 BUCKET = "aws:s3/bucket:Bucket"
@@ -41,7 +41,7 @@ LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
 ANY_PROTOCOL = "-1"
 TLS_ALONE = "aws:SecureTransport"
-CAPACITY_TAG = "moe-infra:capacity"
+CAPACITY_TAG = machines.CAPACITY_TAG
 REQUIRED_TAGS = ("Name", "moe-infra:stack")
 ONLY_RESERVED = "capacity-reservations-only"
 # Types of ours that take tags; pulumi-aws says which, and a test holds the two against each other.
@@ -58,7 +58,7 @@ TAGGED = frozenset(
         "aws:ec2/vpcEndpoint:VpcEndpoint",
         "aws:eks/accessEntry:AccessEntry",
         "aws:eks/addon:Addon",
-        "aws:eks/nodeGroup:NodeGroup",
+        machines.NODE_GROUP,
         "aws:eks/podIdentityAssociation:PodIdentityAssociation",
         "aws:iam/instanceProfile:InstanceProfile",
         roles.ROLE,
@@ -271,6 +271,11 @@ ONE_RULES: tuple[OneRule, ...] = (
         judge=find_unprotected_weights,
     ),
     OneRule(
+        name="machines-stand",
+        description="Another version of a launch template replaces no machine that is not named.",
+        judge=machines.find_replaceable,
+    ),
+    OneRule(
         name="reservation-targeted",
         description="Launch templates for machines of a reservation launch into it and nowhere else.",
         judge=find_untargeted_reservations,
@@ -279,6 +284,11 @@ ONE_RULES: tuple[OneRule, ...] = (
 TAG_RULE = "required-tags"
 TAG_DESCRIPTION = "Every resource says whose it is."
 ALL_RULES: tuple[AllRule, ...] = (
+    AllRule(
+        name="protected-machines",
+        description="Machines on reserved capacity are protected from deletion.",
+        judge=machines.find_unprotected,
+    ),
     AllRule(
         name="tls-alone",
         description="Buckets and shared file systems answer over TLS alone.",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.plan.compile import resolve_topology
-from infra.rehearsal.cloud.machine_facts import machine_facts
 from infra.rehearsal.cloud.plugin import KIND_VARIABLE
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE, Account, Reservation, write_account
 from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
@@ -96,7 +95,6 @@ def prepare_account(
     loaded = load_stack(str(spec_file) if spec_file.is_file() else stack)
     _, topology = resolve_topology(loaded, catalog)
     instance_type = topology.hosts[0].accelerator.aws_instance_type or ""
-    machine = machine_facts(instance_type)
     zone = ZONES.get(shipped.get("moe-infra:zone_id", "")) or _zone(instance_type)
     config = {
         "aws:region": zone.region,
@@ -110,8 +108,8 @@ def prepare_account(
     else:
         config |= {"moe-infra:key_name": KEY_NAME, "moe-infra:ssh_from_cidr": SSH_FROM}
     reservations = {}
-    wanted = loaded.spec.capacity.kind if loaded.spec.capacity else None
-    kind = wanted or (machine.capacity_kinds[0] if machine else "on-demand")
+    # a stack that does not say how its machines are bought is refused by the program: nothing is bought for it
+    kind = loaded.spec.capacity.kind if loaded.spec.capacity else "on-demand"
     if kind != "on-demand":
         config["moe-infra:reservation_id"] = RESERVATION
         reservations[RESERVATION] = Reservation(

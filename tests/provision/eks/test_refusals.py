@@ -231,7 +231,9 @@ def standing(stack: str, name: str = STACK) -> Callable[[Store], dict[str, str]]
 
 
 def test_an_upgrade_of_nodes_of_a_block_that_run_is_refused(record: Record) -> None:
-    with pytest.raises(ProblemsFound, match=r"destroy --exclude-protected --stack eks-b200-tp8"):
+    with pytest.raises(
+        ProblemsFound, match=r"unprotect 'urn:.*destroy --exclude-protected --stack eks-b200-tp8"
+    ):
         record(STACK, prepare=standing(STACK), kubernetes_version="1.35")
 
 

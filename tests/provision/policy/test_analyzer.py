@@ -13,6 +13,7 @@ from infra.provision.policy.analyzer import PACK, Analyzer, read_resources
 from infra.provision.policy.declared import UNKNOWN
 
 UNKNOWN_TEXT = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+TAGS = {"Name": "x", "moe-infra:stack": "mine"}
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 
 
@@ -74,6 +75,26 @@ def test_levels_and_further_tags_come_from_the_configuration() -> None:
         rules.TAG_RULE: analyzer_pb2.MANDATORY,
     }
     assert findings(answer)[rules.TAG_RULE] == "It lacks the tags owner."
+
+
+def test_hosts_that_may_go_come_from_the_stacks_own_configuration() -> None:
+    def rules_about(name: str, analyzer: Analyzer) -> set[str]:
+        asked = request(rules.INSTANCE, launchTemplate={"id": "lt-1"}, tags=TAGS)
+        asked.name = name
+        return set(findings(analyzer.analyze(asked)))
+
+    analyzer = Analyzer()
+    assert rules_about("decode-0", analyzer) == {"machines-stand"}
+    wanted = {"moe-infra:replace_machines": "decode-0,decode-1"}
+    analyzer.configure_stack(analyzer_pb2.AnalyzerStackConfigureRequest(config=wanted))
+    assert rules_about("decode-1", analyzer) == set()
+    assert rules_about("decode-2", analyzer) == {"machines-stand"}
+
+
+def test_what_the_program_ignores_is_read() -> None:
+    asked = request(rules.INSTANCE, launchTemplate={"id": "lt-1"}, tags=TAGS)
+    asked.options.ignoreChanges.append("launchTemplate")
+    assert findings(Analyzer().analyze(asked)) == {}
 
 
 def request_resource(token: str, name: str, **properties: Any) -> Any:

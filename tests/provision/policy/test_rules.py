@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from infra.provision.policy import roles, rules
+from infra.provision.policy import machines, roles, rules
 from infra.provision.policy.declared import UNKNOWN, Declared
 from infra.rehearsal.cloud.operations import KINDS
 from infra.rehearsal.cloud.package_types import resource_type
@@ -66,8 +67,13 @@ def allowing(action: object, resource: object, effect: str = "Allow") -> Declare
     return declared(roles.ROLE_POLICY, policy=json.dumps({"Statement": statement}))
 
 
+def launched(**changed: Any) -> Declared:
+    return replace(declared(rules.INSTANCE, launchTemplate=LAUNCHED), **changed)
+
+
 REQUIRED: dict[str, Any] = {"metadataOptions": {"httpTokens": "required"}}
 OPTIONAL: dict[str, Any] = {"metadataOptions": {"httpTokens": "optional"}}
+LAUNCHED = {"id": UNKNOWN, "version": UNKNOWN}
 ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
 TAGS = {"Name": "x", "moe-infra:stack": "mine"}
 OWN = "10.0.0.0/8"
@@ -178,6 +184,7 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
         declared(roles.ROLE, managedPolicyArns=[ADMINISTRATOR]),
         "more than a host needs",
     ),
+    (machines.find_replaceable, declared(rules.INSTANCE, launchTemplate=LAUNCHED), "replace it"),
     (
         rules.find_untargeted_reservations,
         gb200(capacityReservationSpecification={}),
@@ -257,6 +264,10 @@ ALLOWED: list[tuple[Judge, Declared]] = [
         ),
     ),
     (roles.find_wide_roles, stating(Effect="Deny", NotAction="s3:GetObject", Resource="*")),
+    (machines.find_replaceable, launched(ignores=("launchTemplate",))),
+    (machines.find_replaceable, launched(may_go=True)),
+    (machines.find_replaceable, declared(rules.INSTANCE, ami="ami-1")),
+    (machines.find_replaceable, template()),
     (rules.find_untargeted_reservations, gb200()),
     (rules.find_untargeted_reservations, template(instanceType="p5en.48xlarge")),
     (rules.find_untargeted_reservations, template(instanceType="m7i.large")),
@@ -292,6 +303,38 @@ def test_the_types_that_take_tags_are_those_of_pulumi_aws() -> None:
     takes = {token for token in KINDS if "tags" in resource_type(token).inputs}
     assert takes <= rules.TAGGED
     assert all("tags" in resource_type(token).inputs for token in rules.TAGGED)
+
+
+def standing(kind: str, launch_template: Declared | None = None, **changed: Any) -> Declared:
+    """A machine or a group of nodes, launched from a template."""
+    found = () if launch_template is None else (launch_template,)
+    return replace(declared(kind), refers_to={"launchTemplate": found}, **changed)
+
+
+BLOCK_NODES = {"capacityType": "CAPACITY_BLOCK"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (standing(rules.INSTANCE, gb200()), "or name it in replace_machines"),
+        (standing(rules.INSTANCE, ODCR), "or name it in replace_machines"),
+        (standing(rules.INSTANCE, gb200(tags={})), "or name it in replace_machines"),
+        (standing(machines.NODE_GROUP, ODCR), "not protected: set protect."),
+        (standing(machines.NODE_GROUP, properties=BLOCK_NODES), "not protected: set protect."),
+        (standing(machines.NODE_GROUP, properties=BLOCK_NODES, may_go=True), "set protect."),
+        (standing(rules.INSTANCE, gb200(), is_protected=True), None),
+        (standing(rules.INSTANCE, gb200(), may_go=True), None),
+        (standing(rules.INSTANCE, template(instanceType="p5en.48xlarge")), None),
+        (standing(rules.INSTANCE), None),
+        (standing(machines.NODE_GROUP, properties={"capacityType": "ON_DEMAND"}), None),
+        (gb200(), None),
+    ],
+)
+def test_machines_on_reserved_capacity_are_protected(machine: Declared, said: str | None) -> None:
+    found = list(machines.find_unprotected([machine]))
+    assert [resource for resource, _ in found] == ([machine] if said else [])
+    assert all(said in sentence for _, sentence in found if said)
 
 
 GROUP = Declared(type=rules.SECURITY_GROUP, name="hosts", properties={})

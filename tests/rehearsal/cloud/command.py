@@ -100,3 +100,13 @@ class Pulumi:
         told = [line for line in done.stdout.splitlines() if '"severity":"debug"' not in line]
         assert done.returncode == 0, "\n".join(told) + done.stderr
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def destroy_all_but_weights(pulumi: Pulumi) -> None:
+    """What an operator types at the end of a reservation: machines first, protected or not."""
+    for words in (
+        ("--ignore-protect", "--target-dependents", "--target", "**:Instance::**"),
+        ("--exclude-protected",),
+    ):
+        done = pulumi("destroy", "--yes", "--skip-preview", *words)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,13 @@ from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import PARAMETERS
 from infra.spec.load import PROJECT
-from tests.rehearsal.cloud.command import STACK, Pulumi, kinds_left, resources
+from tests.rehearsal.cloud.command import (
+    STACK,
+    Pulumi,
+    destroy_all_but_weights,
+    kinds_left,
+    resources,
+)
 from tests.rehearsal.cloud.warm_python import WarmPython
 
 pytestmark = pytest.mark.pulumi
@@ -81,8 +87,7 @@ def test_the_life_of_a_stack(pulumi_bin: Path, warm_python: WarmPython, tmp_path
     refused = pulumi("destroy", "--yes", "--skip-preview")
     assert refused.returncode != 0
     assert "cannot be deleted\nbecause it is protected" in refused.stdout.replace("    ", "")
-    destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
-    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
+    destroy_all_but_weights(pulumi)
     assert resources(cloud, "Instance") == resources(cloud, "Vpc") == []
     assert len(resources(cloud, "Bucket")) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infra.provision.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import NODE_IMAGES
@@ -145,6 +147,12 @@ def test_the_life_of_a_cluster_and_its_workload(
     assert_kubeconfig_asks_for_a_token(state)
     assert_a_set_waits_for_what_its_pods_name(state)
 
+    # nodes of the block are protected, and the cluster that they stand in with them
+    careless = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
+    assert careless.returncode == 0, careless.stdout + careless.stderr
+    assert {"Cluster", "NodeGroup"} <= set(kinds_left(cloud))
+    urn = shlex.split(give_back_nodes(STACK))[3]
+    assert pulumi("state", "unprotect", urn, "--yes").returncode == 0
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
     assert kinds_left(cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]

@@ -14,7 +14,12 @@ from infra.catalog.load import Catalog
 from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.spec.load import PROJECT, load_stack, stack_names
-from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left
+from tests.rehearsal.cloud.command import (
+    Pulumi,
+    destroy_all_but_weights,
+    edit_stack,
+    kinds_left,
+)
 from tests.rehearsal.cloud.spying import Spy
 
 pytestmark = [
@@ -59,6 +64,5 @@ def test_a_stack_is_made_once_and_destroyed_but_for_its_weights(
     assert SPY.sees_under(*pulumi.written, project.cloud) == {}
     assert SPY.sees_in("".join(pulumi.said)) == set()
 
-    destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
-    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
+    destroy_all_but_weights(pulumi)
     assert kinds_left(project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]

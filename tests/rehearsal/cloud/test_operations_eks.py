@@ -11,6 +11,7 @@ import yaml
 
 from infra.catalog.load import Catalog
 from infra.plan.compile import compile_file
+from infra.provision.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.render.weights_copy import copied_folders
@@ -46,6 +47,7 @@ def test_the_life_of_a_cluster_page_by_page(eks_typist: Typist, catalog: Catalog
     reserve(typist, NEXT, 2)
     lines = page("the end of a reservation", on="EKS")
     end = 1 + next(n for n, line in enumerate(lines) if line.startswith("pulumi destroy"))
+    assert "; ".join(lines[end - 2 : end]) == give_back_nodes(EKS_STACK)
     typist.type(lines[:end])
     assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     typist.type(lines[end:])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from infra.provision.naming import give_back_machines
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import read_account, write_account
 from tests.rehearsal.cloud.command import STACK, edit_stack, kinds_left, resources
@@ -89,8 +91,9 @@ def end_a_reservation_and_begin_another(typist: Typist) -> None:
     bought = {**account.reservations, NEXT: account.reservations[RESERVATION]}
     write_account(typist.project.cloud, replace(account, reservations=bought))
     lines = page("the end of a reservation")
-    destroy = next(line for line in lines if line.startswith("pulumi destroy"))
-    end = lines.index(destroy) + 1
+    machines, rest = (line for line in lines if line.startswith("pulumi destroy"))
+    assert shlex.split(machines) == shlex.split(give_back_machines(STACK))
+    end = lines.index(rest) + 1
     typist.type(lines[:end])
     assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     before = resources(typist.project.cloud, "Bucket")

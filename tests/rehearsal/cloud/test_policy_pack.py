@@ -42,8 +42,9 @@ role = aws("iam/role:Role", "hosts", tags=TAGS, assumeRolePolicy='{"Statement": 
            '"Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}}}')
 aws("iam/rolePolicy:RolePolicy", "wide", role=role.id,
     policy='{"Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}')
-aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p6e-gb200.36xlarge",
+template = aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p6e-gb200.36xlarge",
     networkInterfaces=[{"subnetId": subnet.id, "securityGroups": [group.id]}])
+aws("ec2/instance:Instance", "decode-0", tags=TAGS, launchTemplate={"id": template.id, "version": "1"})
 """
 BREAKS_TOGETHER = """
 vpc = aws("ec2/vpc:Vpc", "vpc", cidrBlock="10.0.0.0/16", tags=TAGS)
@@ -52,6 +53,9 @@ subnet = aws("ec2/subnet:Subnet", "subnet", vpcId=vpc.id, cidrBlock="10.0.0.0/24
 group = aws("ec2/securityGroup:SecurityGroup", "group", vpcId=vpc.id, tags=TAGS)
 pulumi.CustomResource("aws:s3/bucket:Bucket", "weights", {"tags": TAGS}, pulumi.ResourceOptions(protect=True))
 card = {"subnetId": subnet.id, "securityGroups": [group.id]}
+aws("eks/nodeGroup:NodeGroup", "nodes", tags=TAGS, clusterName="mine", capacityType="CAPACITY_BLOCK",
+    nodeRoleArn="arn:aws:iam::000000000000:role/mine", subnetIds=[subnet.id],
+    scalingConfig={"desiredSize": 1, "minSize": 1, "maxSize": 1})
 aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p5en.48xlarge", tags=TAGS,
     metadataOptions={"httpTokens": "required"},
     blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}],
@@ -70,7 +74,7 @@ def violated(pulumi: Pulumi, program: str, *words: str) -> set[str]:
     return {name for name in OF_ONE | OF_ALL if f" {name} " in done.stdout}
 
 
-@pytest.mark.slow  # three previews by the real engine, each with the pack's server beside it
+@pytest.mark.slow  # four previews by the real engine, each with the pack's server beside it
 def test_the_pack_blocks_each_violation_and_lets_our_own_program_through(
     make_project: Callable[..., ScratchProject], tmp_path: Path
 ) -> None:
@@ -80,6 +84,12 @@ def test_the_pack_blocks_each_violation_and_lets_our_own_program_through(
     passed = pulumi("preview", *PACK)
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "decode-3" in passed.stdout
+
+    # a machine that is named loses its protection, and no rule minds
+    assert pulumi("config", "set", "replace_machines", "decode-3").returncode == 0
+    named = pulumi("preview", *PACK)
+    assert named.returncode == 0, named.stdout + named.stderr
+    assert pulumi("config", "rm", "replace_machines").returncode == 0
 
     assert violated(pulumi, BREAKS_EACH) >= OF_ONE
     config = tmp_path / "config.json"

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from infra.provision.naming import give_back_machines
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.scratch_project import ScratchProject
@@ -73,6 +75,39 @@ def test_machines_that_stand_are_replaced_when_they_are_named_and_never_else(
     assert replaced(pulumi) == 0
     ok(pulumi, "up", "--yes", "--skip-preview")
     assert machines(project.cloud) == now
+    assert_nothing_takes_a_machine_by_accident(project, pulumi)
+
+
+def assert_nothing_takes_a_machine_by_accident(project: ScratchProject, pulumi: Pulumi) -> None:
+    """What neither `machines-stand` nor the launch template knows of: the engine refuses it."""
+    before = machines(project.cloud)
+    urn = machine_urn(pulumi, "prefill-1")
+    said = refused(pulumi, "up", "--yes", "--skip-preview", "--replace", urn)
+    assert "unable to replace resource" in said
+    file = project.folder / "stacks" / f"{STACK}.yaml"
+    roles = yaml.safe_load(file.read_text("utf-8"))["roles"]
+    fewer = {**roles, "prefill": {**roles["prefill"], "replicas": 1}}
+    edit_stack(project.folder, STACK, roles=fewer)
+    for words in (("preview",), ("up", "--yes", "--skip-preview")):
+        said = refused(pulumi, *words)
+        assert "cannot be deleted because it is protected" in said
+        assert f"pulumi state unprotect '{urn}'" in said
+    assert machines(project.cloud) == before
+    ok(pulumi, "state", "unprotect", urn, "--yes")
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    left = machines(project.cloud)
+    assert set(before) - set(left) == {"prefill-1"}
+    # destroyed without a word on machines, they stay with what they stand in
+    ok(pulumi, "destroy", "--yes", "--skip-preview", "--exclude-protected")
+    assert machines(project.cloud) == left
+    assert len(resources(project.cloud, "Subnet")) >= 1
+
+
+def machine_urn(pulumi: Pulumi, host: str) -> str:
+    """The URN of a host's instance in the state."""
+    rows = json.loads(pulumi("stack", "export").stdout)["deployment"]["resources"]
+    (urn,) = (each["urn"] for each in rows if each["urn"].endswith(f":Instance::{host}"))
+    return str(urn)
 
 
 @pytest.mark.pulumi
@@ -88,7 +123,7 @@ def test_first_boot_and_networks_take_no_machine_away(make_project: Make) -> Non
     assert (
         "stand in 10.64.0.0/17 in use1-dfw2-az1, and the configuration wants 10.80.0.0/17" in said
     )
-    assert f"pulumi destroy --exclude-protected --stack {STACK}" in said
+    assert f"`{give_back_machines(STACK)}`" in said
     ok(pulumi, "config", "rm", "vpc_cidr")
 
     edit_stack(project.folder, STACK, weights={"path": "/elsewhere"})
