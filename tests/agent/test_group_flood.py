@@ -15,7 +15,8 @@ from infra.agent.group.rules import RUN, Order
 from infra.agent.group.talk import Orders, Question, exchange, start_server
 from infra.render.supervision import LIMITS
 from tests.agent.flooder import KINDS
-from tests.agent.test_group_talk import ASKED, HERE, MakeChannel, ask_soon, channel, free_port
+from tests.agent.test_group_talk import ASKED, HERE, MakeChannel, ask_soon, channel
+from tests.ports import free_port
 
 __all__ = ["channel"]  # a fixture
 pytestmark = [pytest.mark.slow]  # processes that flood for seconds

@@ -40,6 +40,7 @@ from infra.agent.group.talk import (
     start_server,
 )
 from infra.agent.host import Host, Refused
+from tests.ports import free_port
 
 OWN = Own(PARTIAL, 4, fault="h1/0 ended", serves=True, obeys=(4, RUN))
 ASKED = Question("h1", "this boot", 7.25, 0.0, {"decode/0": OWN})
@@ -47,12 +48,6 @@ KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 HERE = "127.0.0.1"
 
 MakeChannel = Callable[..., Channel]
-
-
-def free_port() -> int:
-    with socket.socket() as wire:
-        wire.bind((HERE, 0))
-        return int(wire.getsockname()[1])
 
 
 @pytest.fixture

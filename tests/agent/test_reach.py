@@ -11,17 +11,12 @@ from infra.agent.facts import reach
 from infra.agent.facts.reach import Listener
 from infra.agent.facts.wall_clock import WallClock
 from infra.agent.host import Host
+from tests.ports import free_port
 
 
 def ask(name: str, **request: object) -> dict[str, Any]:
     asked = {"name": name, "token": "t0", "address": "127.0.0.1", "limit_s": 3.0, **request}
     return reach.answer(asked, Host())
-
-
-def free_port() -> int:
-    with socket.socket() as channel:
-        channel.bind(("127.0.0.1", 0))
-        return int(channel.getsockname()[1])
 
 
 def dial(port: int, **changes: object) -> dict[str, object]:

@@ -27,7 +27,7 @@ from infra.agent.staging.work import Work
 from infra.agent.trees import open_above
 from tests.agent.simulated_hub import Hub
 from tests.agent.stubborn_host import StubbornHost
-from tests.remote.loopback_sshd import free_port
+from tests.ports import free_port
 
 # of this process alone: the same tests run beside each other in several workers
 PORT = free_port()

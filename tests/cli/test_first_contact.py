@@ -11,7 +11,7 @@ from infra.tasks.first_contact import LATER, early_contact
 from infra.tasks.options import Options
 from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
-from tests.remote.loopback_sshd import free_port
+from tests.ports import free_port
 
 INVENTORY = """\
 unified:

@@ -12,8 +12,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.cli.commands import FAB, run
+from tests.ports import free_port
 from tests.remote.conftest import run_sshd
-from tests.remote.loopback_sshd import free_port
 
 # A real sshd, whose agent takes a folder for its host; each test is one or two commands.
 pytestmark = [pytest.mark.slow, pytest.mark.fault]

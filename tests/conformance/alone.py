@@ -30,7 +30,7 @@ from tests.conformance.cases import COMPLETIONS, CONTEXT, KEY, MODEL, PROMPT, RE
 from tests.conformance.commands import Refusal
 from tests.conformance.heard import LAST_LINES, PREFIX, log_lines
 from tests.conformance.processes import children_of
-from tests.rehearsal.engine.simulated_host import free_ports
+from tests.ports import free_ports
 
 
 def refusal(bench: Bench, case: Refusal) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import COMPLETIONS, MODEL, PROMPT
 from tests.conformance.heard import LAST_LINES, PREFIX, log_lines
 from tests.conformance.shapes import last_error
-from tests.rehearsal.engine.simulated_host import free_ports
+from tests.ports import free_ports
 
 # What vLLM says when its coordinator has not started within 30 s: of the machine, not of the engine.
 TOO_SLOW = "DP Coordinator process failed to report"

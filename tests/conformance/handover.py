@@ -12,7 +12,7 @@ from tests.conformance.asking import BASE, Answers, left, metrics_of, outcome, p
 from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import CHAT, COMPLETIONS, MODEL, PREFILL, PROMPT
 from tests.conformance.heard import PREFIX, log_lines, metric_lines
-from tests.rehearsal.engine.simulated_host import free_ports
+from tests.ports import free_ports
 
 SIDE_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 SIDE_HOST = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}

@@ -23,7 +23,7 @@ from infra.engines import haproxy
 from infra.engines.haproxy import ALLOW, CHECK, MAX_BODY_BYTES, START_IN_POD, Front, write_config
 from infra.rehearsal.cluster.certificate import make_certificate
 from tests.needed import need_program
-from tests.rehearsal.engine.simulated_host import free_ports
+from tests.ports import free_ports
 
 ALICE = "a" * 40
 BOB = "b" * 40

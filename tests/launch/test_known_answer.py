@@ -26,11 +26,11 @@ from infra.plan.compile import compile_file
 from infra.plan.endpoints import Endpoints, RankEndpoint, read_endpoints
 from tests.launch.agent_fleet import AgentFleet
 from tests.launch.scripted_fleet import make_deployment
+from tests.ports import free_ports
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
     call,
-    free_ports,
     make_checkpoint,
     make_state,
     wait_healthy,

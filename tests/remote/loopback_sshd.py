@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.inventory.hosts import InventoryHost
+from tests.ports import free_port
 
 CONFIG = """\
 ListenAddress 127.0.0.1:{port}
@@ -89,14 +90,6 @@ def start(folder: Path, startups: str) -> tuple[Sshd, subprocess.Popen[bytes]]:
     process.kill()
     process.wait()
     raise AssertionError((folder / "log").read_text())
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def inventory_host(sshd: Sshd, name: str = "loop-0", **changes: object) -> InventoryHost:

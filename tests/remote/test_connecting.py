@@ -19,8 +19,9 @@ from infra.remote.corrections import ToldBy
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.ssh_target import SshDefaults
 from tests.naming import in_time
+from tests.ports import free_port
 from tests.remote.conftest import run_sshd
-from tests.remote.loopback_sshd import Sshd, free_port, inventory_host
+from tests.remote.loopback_sshd import Sshd, inventory_host
 from tests.remote.opened import open_host
 
 PASS_SOCKET = """\

@@ -14,7 +14,8 @@ from infra.remote.agent_session import AgentSession
 from infra.remote.connecting import SshOptions
 from infra.remote.early_agents import EarlyAgents
 from infra.remote.failures import Unreachable
-from tests.remote.loopback_sshd import Sshd, free_port, inventory_host
+from tests.ports import free_port
+from tests.remote.loopback_sshd import Sshd, inventory_host
 from tests.remote.opened import open_host
 
 STATE: dict[str, object] = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from infra.launch.preflight.group_collectives.starting import SCRIPT
 from infra.launch.preflight.group_collectives.told import ToldHost, parse_told
 from infra.rehearsal import standins
 from infra.rehearsal.real_engines import installed_engine
+from tests.ports import free_port
 
 # each starts an interpreter for every rank of a group
 pytestmark = pytest.mark.slow
@@ -38,13 +38,6 @@ def real_python() -> str:
         return str(installed_engine(os.environ) / "bin" / "python")
     except PrerequisiteError as error:
         pytest.skip(str(error))
-
-
-def free_port() -> int:
-    with socket.socket() as channel:
-        channel.bind(("127.0.0.1", 0))
-        port: int = channel.getsockname()[1]
-        return port
 
 
 def task(port: int, first_rank: int, num_local: int, num_ranks: int, **more: object) -> str:

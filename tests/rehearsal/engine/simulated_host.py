@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -173,33 +171,6 @@ class Lab:
             if engine.process.poll() is None:
                 engine.process.send_signal(signal.SIGKILL)
             engine.process.wait()
-
-
-# Below the kernel's ephemeral range, where any connection of this machine may take a port; each test
-# process starts elsewhere.
-_PORTS = itertools.cycle(range(11000, 32000))
-_SKIPPED = (os.getpid() * 613) % 21000
-
-
-def free_ports(count: int = 1) -> list[int]:
-    """Return ports that nobody listens on, in one block."""
-    found: list[int] = []
-    while len(found) < count:
-        port = (next(_PORTS) - 11000 + _SKIPPED) % 21000 + 11000
-        is_next = not found or port == found[-1] + 1
-        kept = found if is_next else []
-        found = [*kept, port] if _is_free(port) else []
-    return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))
-        except OSError:
-            return False
-    return True
 
 
 def call(

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
     call,
     chat,
-    free_ports,
     journal,
     make_state,
     wait_healthy,

@@ -17,12 +17,12 @@ import pytest
 
 from infra.errors import PrerequisiteError
 from tests.needed import lacks
+from tests.ports import free_ports
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
     call,
     chat,
-    free_ports,
     journal,
     make_state,
     wait_healthy,

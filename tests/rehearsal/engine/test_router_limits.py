@@ -21,7 +21,8 @@ from infra.engines.routers import Endpoint, RouterContext, longest_answer_s, wri
 from infra.errors import PrerequisiteError
 from infra.spec.stack import RouterName
 from tests.needed import lacks
-from tests.rehearsal.engine.simulated_host import call, free_ports
+from tests.ports import free_ports
+from tests.rehearsal.engine.simulated_host import call
 
 pytestmark = pytest.mark.slow  # the real routers
 

@@ -14,12 +14,12 @@ from infra.engines.capabilities import CAPABILITIES
 from infra.launch.proof.known_answer import ANSWER, LEAST_WORDS
 from infra.launch.proof.known_answer import question as known
 from infra.launch.proof.questions import FORMS, missing_from, question_for
+from tests.ports import free_ports
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
     call,
     chat,
-    free_ports,
     journal,
     make_state,
     wait_healthy,

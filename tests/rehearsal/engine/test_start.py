@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.rehearsal.engine.simulated_host import (
     Lab,
     call,
-    free_ports,
     make_checkpoint,
     make_state,
     wait_healthy,
