@@ -58,7 +58,12 @@ class MachineImage(Entry):
 
 
 class InstanceType(SourcedEntry):
-    """`instances/<instance type>.yaml`."""
+    """`instances/<instance type>.yaml`.
+
+    Args:
+        on_demand_quota: code of the quota of EC2, in vCPUs, on what of its family runs on demand; None where it is not
+            sold so.
+    """
 
     id: StrictStr
     architecture: Architecture
@@ -70,6 +75,7 @@ class InstanceType(SourcedEntry):
     layouts: dict[LayoutPolicy, tuple[InterfaceRow, ...]]
     image: MachineImage
     is_in_local_zone: StrictBool = False
+    on_demand_quota: StrictStr | None = None
 
     @model_validator(mode="after")
     def _lays_out_what_can_be_launched(self) -> Self:

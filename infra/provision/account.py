@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
@@ -79,6 +79,7 @@ class Demand:
         num_addresses: what its hosts take from their subnet, all together.
         has_login: whether its machines are logged in to, and start from an image of their own: those of a cluster are
             not, and their image is the cluster's business.
+        quotas: vCPUs that its machines hold against quotas of the account, by the quota's code.
         speaks_tls: whether what clients dial on its hosts ends their TLS.
     """
 
@@ -88,6 +89,7 @@ class Demand:
     num_addresses: int
     uses_lustre: bool
     wants_load_balancer: bool
+    quotas: Mapping[str, int] = field(default_factory=dict)
     has_login: bool = True
     speaks_tls: bool = False
 

@@ -21,6 +21,7 @@ from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.naming import Tags
 from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
 from infra.provision.previous import read_previous_weights
+from infra.provision.purchase import tell_cost
 from infra.provision.stack_network import NetworkSettings, StackNetwork
 from infra.provision.standing_machines import (
     WantedMachines,
@@ -107,6 +108,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         num_addresses=capacity.num_addresses,
         uses_lustre=spec.weights.storage == "fsx-lustre",
         wants_load_balancer=spec.ingress == "internal-load-balancer",
+        quotas=capacity.quotas,
         speaks_tls=spec.scheme == "https",
     )
     account = read_account(read_values(), demand)
@@ -126,6 +128,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     )
     if problems:
         raise ProblemsFound(problems)
+    tell_cost(capacity, survey.num_reserved)
     return _Decided(
         topology=topology,
         spec=spec,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
@@ -20,12 +21,14 @@ class CapacityPlan:
 
     Args:
         instance_types: by accelerator id.
+        num_machines: by instance type.
         num_addresses: addresses that all hosts together take from their subnet.
     """
 
     kind: CapacityKind
     layout: LayoutPolicy
     instance_types: Mapping[str, InstanceType]
+    num_machines: Mapping[str, int]
     num_addresses: int
     num_hosts: int
 
@@ -33,6 +36,15 @@ class CapacityPlan:
     def wants_placement_group(self) -> bool:
         """Whether a cluster placement group helps: blocks and reservations are placed already."""
         return self.kind == "on-demand" and self.num_hosts > 1
+
+    @property
+    def quotas(self) -> dict[str, int]:
+        """VCPUs that are held against quotas of the account, by the quota's code: of what is bought on demand."""
+        found: Counter[str] = Counter()
+        for each in {each.id: each for each in self.instance_types.values()}.values():
+            if self.kind == "on-demand" and each.on_demand_quota is not None:
+                found[each.on_demand_quota] += each.num_vcpus * self.num_machines[each.id]
+        return dict(found)
 
     def instance_type(self, host: TopologyHost) -> InstanceType:
         """What a host is launched as."""
@@ -69,6 +81,7 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
         kind=kind,
         layout=layout,
         instance_types=instance_types,
+        num_machines=Counter(instance_types[host.accelerator.id].id for host in topology.hosts),
         num_addresses=num_addresses,
         num_hosts=len(topology.hosts),
     )

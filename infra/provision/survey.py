@@ -39,6 +39,7 @@ from infra.provision.found import (
     subnet_problems,
 )
 from infra.provision.naming import STACK_TAG
+from infra.provision.quotas import quota_problems
 from infra.provision.zone import Zone
 
 ARM = "arm64"  # AWS's word for aarch64
@@ -51,6 +52,7 @@ class Survey:
     """What was found.
 
     Args:
+        num_reserved: machines in the reservation; None without one, or where nobody may look at it.
         images: by instance type.
         subnet: the operator's own, None when a network is made.
         gateway_subnet: the operator's own for load balancers, None when they stand beside hosts.
@@ -58,6 +60,7 @@ class Survey:
     """
 
     zone: Zone
+    num_reserved: int | None
     images: dict[str, FoundImage]
     subnet: FoundSubnet | None
     gateway_subnet: FoundSubnet | None
@@ -97,7 +100,8 @@ def survey_account(
     if not zone.is_local:
         for each in instance_types:
             _find_offering(asking, account, each)
-    _find_reservation(asking, account, demand, zone, instance_types)
+    num_reserved = _find_reservation(asking, account, demand, zone, instance_types)
+    asking.note(*quota_problems(account, demand))
     if demand.has_login:
         asking.ask(
             "moe-infra:key_name",
@@ -106,11 +110,7 @@ def survey_account(
             lambda: ec2.get_key_pair(key_name=account.key_name),
         )
     _find_bucket(asking, account, bucket)
-    subnet = find_subnet(asking, "subnet_id", account.subnet_id)
-    if subnet is not None:
-        asking.note(*subnet_problems(subnet, zone, demand))
-        if subnet.num_standing is None and (shortage := address_shortage(subnet, demand)):
-            pulumi.log.warn(f"{shortage} Which of them stand already, you may not ask.")
+    subnet = _find_hosts_subnet(asking, account, zone, demand)
     gateway = find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
     found = _find_load_balancer(asking, account, load_balancer, subnet, demand)
@@ -118,6 +118,7 @@ def survey_account(
         raise ProblemsFound(tuple(asking.problems))
     return Survey(
         zone=zone,
+        num_reserved=num_reserved,
         images={name: image for name, image in images.items() if image is not None},
         subnet=subnet,
         gateway_subnet=gateway,
@@ -237,10 +238,11 @@ def _find_reservation(
     demand: Demand,
     zone: Zone,
     instance_types: tuple[InstanceType, ...],
-) -> None:
+) -> int | None:
+    """How many machines the reservation holds; None where there is none, or none was seen."""
     identity = account.reservation_id
     if identity is None:
-        return
+        return None
     found = asking.ask(
         "moe-infra:reservation_id",
         f"{demand.capacity} reservation {identity} in {account.region}",
@@ -248,7 +250,7 @@ def _find_reservation(
         lambda: _read_reservation(identity, demand),
     )
     if found is None:
-        return
+        return None
     zone_id = zone.zone_id
     if found.zone_name != zone.name:
         zone_id = f"ID-OF-{found.zone_name}"
@@ -265,6 +267,7 @@ def _find_reservation(
     asking.note(late)
     if found.end and late is None:
         pulumi.log.info(end_notice(found, demand))
+    return found.num_instances
 
 
 def _read_reservation(identity: str, demand: Demand) -> FoundReservation:
@@ -312,6 +315,18 @@ def _find_bucket(asking: Asking, account: Account, bucket: str | None) -> None:
         file, fix = f"stacks/{asking.stack}.yaml", "Name one that exists: s3://BUCKET/PREFIX."
         problem = replace(problem, file=file, field="weights.source", fix=fix)
     asking.ask_of(problem, f"bucket {bucket}", lambda: s3.get_bucket(bucket=bucket))
+
+
+def _find_hosts_subnet(
+    asking: Asking, account: Account, zone: Zone, demand: Demand
+) -> FoundSubnet | None:
+    """The operator's own subnet for hosts, held against what they take of it."""
+    subnet = find_subnet(asking, "subnet_id", account.subnet_id)
+    if subnet is not None:
+        asking.note(*subnet_problems(subnet, zone, demand))
+        if subnet.num_standing is None and (shortage := address_shortage(subnet, demand)):
+            pulumi.log.warn(f"{shortage} Which of them stand already, you may not ask.")
+    return subnet
 
 
 def find_subnet(asking: Asking, key: str, identity: str | None) -> FoundSubnet | None:

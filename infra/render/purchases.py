@@ -56,6 +56,25 @@ def purchase_document(
     }
 
 
+def cost_sentence(price: HourlyPrice) -> str:
+    """What a purchase costs by the hour and the day, by which list, and what of it is idle; or why nobody knows."""
+    usd = price.usd_per_hour
+    if usd is None:
+        return f"What the machines cost is not known: {price.why}."
+    said = f"The machines cost {_hour_and_day(usd)}: {price.why}. "
+    idle = price.num_bought - price.num_used
+    if not idle:
+        return f"{said}None of them is idle."
+    return (
+        f"{said}{idle} of {price.num_bought} machines are idle: "
+        f"{_hour_and_day(price.idle_usd_per_hour)}."
+    )
+
+
+def _hour_and_day(usd_per_hour: float) -> str:
+    return f"{usd_per_hour:,.2f} USD per hour, {usd_per_hour * HOURS_PER_DAY:,.2f} per day"
+
+
 def purchase_lines(
     price: HourlyPrice, end: ReservationEnd | None, fuller: Sequence[FullerStack]
 ) -> Iterator[str]:

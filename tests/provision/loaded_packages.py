@@ -14,7 +14,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     for module in (
         *(aws.cloudcontrol, aws.ec2, aws.efs, aws.eks, aws.fsx, aws.iam, aws.kms, aws.lb),
-        *(aws.s3, aws.ssm, aws.vpc),
+        *(aws.s3, aws.servicequotas, aws.ssm, aws.vpc),
         *(kubernetes.apps.v1, kubernetes.core.v1, kubernetes.helm.v3),
         *(kubernetes.policy.v1, kubernetes.rbac.v1),
     ):

@@ -88,5 +88,5 @@ def test_a_stack_loads_what_it_makes_something_with(tmp_path: Path) -> None:
     fields = {"extends": "h200-tp8", "weights": weights, "ingress": "internal-load-balancer"}
     (tmp_path / "stacks" / "mine.yaml").write_text(yaml.safe_dump(fields))
     plain, mine = loaded_after(tmp_path / "cloud", (PROJECT, "h200-tp8"), (tmp_path, "mine"))
-    assert plain == {"ec2", "iam", "s3", "ssm", "vpc"}
+    assert plain == {"ec2", "iam", "s3", "servicequotas", "ssm", "vpc"}
     assert mine - plain == {"fsx", "lb"}

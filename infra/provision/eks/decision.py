@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import pulumi
@@ -12,7 +13,9 @@ import pulumi
 from infra.catalog.eks import Chart, ClusterAddon, EksParts, Need, read_eks_parts
 from infra.catalog.instance_types import InstanceType
 from infra.catalog.load import Catalog
+from infra.catalog.prices import read_prices
 from infra.errors import PrerequisiteError, Problem, ProblemsFound
+from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
@@ -33,6 +36,7 @@ from infra.provision.eks.template import ACCELERATORS, block_problems, wanted_te
 from infra.provision.first_boot import mount_script
 from infra.provision.naming import Tags, give_back_nodes
 from infra.provision.previous import read_previous_weights
+from infra.provision.purchase import tell_cost
 from infra.provision.standing_machines import WantedNetwork, network_problem
 from infra.provision.survey import Survey, find_subnet, survey_account
 from infra.provision.weight_rules import change_problems, storage_problems
@@ -98,6 +102,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
     needs = _needs(store, spans_hosts=spans_hosts, shares_memory=shares_memory)
     addons = wanted.parts.addons_for(needs)
     survey, cluster = _ask(wanted, store, addons)
+    tell_cost(wanted.capacity, survey.num_reserved, _cluster_costs(wanted, cluster))
     interfaces = wanted.instance_type.interfaces(wanted.capacity.layout)
     size = wanted.account.lustre.capacity_gib
     facts = pod_facts(
@@ -147,6 +152,7 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
         num_addresses=capacity.num_addresses + POD_ADDRESSES * capacity.num_hosts,
         uses_lustre=spec.weights.storage == "fsx-lustre",
         wants_load_balancer=False,
+        quotas=capacity.quotas,
         has_login=False,
     )
     problems: list[Problem] = []
@@ -168,6 +174,18 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
         facts=facts,
         demand=demand,
         parts=read_eks_parts(),
+    )
+
+
+def _cluster_costs(wanted: _Wanted, cluster: ClusterSurvey) -> tuple[ClusterCost, ...]:
+    """What the cluster costs beside its nodes with accelerators, today and at the version that it will have."""
+    day = datetime.now(UTC).date()
+    version = cluster.facts.kubernetes_version
+    return cluster_costs(
+        ClusterDay(kubernetes_version=version, day=day),
+        wanted.parts.system_nodes,
+        wanted.instance_type.architecture,
+        read_prices(),
     )
 
 

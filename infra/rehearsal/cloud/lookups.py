@@ -18,6 +18,7 @@ from infra.rehearsal.cloud.world import (
     IMAGES,
     NODE_IMAGES,
     PARAMETERS,
+    QUOTAS,
     ZONES,
     is_offered,
 )
@@ -290,6 +291,20 @@ def _caller(question: Question) -> dict[str, object]:
     }
 
 
+def _service_quota(question: Question) -> dict[str, object]:
+    code = question.text("quotaCode")
+    if code not in QUOTAS:
+        raise missing("Service Quotas Service Quota", f"{question.text('serviceCode')}/{code}")
+    name, usual = QUOTAS[code]
+    return {
+        "id": f"arn:aws:servicequotas:{question.region}::ec2/{code}",
+        "quotaName": name,
+        "serviceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
+        "value": question.store.account.quotas.get(code, usual),
+        "adjustable": True,
+    }
+
+
 LOOKUPS: Mapping[str, Lookup] = {
     **CLUSTER_LOOKUPS,
     "aws:cloudcontrol/getResource:getResource": _cloud_control,
@@ -305,6 +320,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:lb/getLoadBalancer:getLoadBalancer": _load_balancer,
     "aws:s3/getBucket:getBucket": _bucket,
+    "aws:servicequotas/getServiceQuota:getServiceQuota": _service_quota,
     "aws:ssm/getParameter:getParameter": _parameter,
 }
 

@@ -50,6 +50,7 @@ class Account:
         images: architecture by id, of images that are the operator's own.
         parameters: values of public parameters that have moved on since `world` was written.
         addons: default versions of cluster add-ons that have moved on since `world` was written.
+        quotas: values of quotas by their codes, where they are not the operator's usual ones (`world.QUOTAS`).
         caller_role: the role by which the operator acts.
         forbidden: look-ups that the operator may not make (`getKeyPair`).
         instances_before_capacity_runs_out: a fault for tests: so many instances can be launched, the
@@ -62,6 +63,7 @@ class Account:
     images: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     addons: Mapping[str, str] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
     caller_role: str = "rehearsal"
     forbidden: tuple[str, ...] = ()
     reservations: Mapping[str, Reservation] = field(default_factory=dict)

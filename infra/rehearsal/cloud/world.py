@@ -40,6 +40,9 @@ def _ordinary(region: str, short: str, count: int) -> dict[str, CloudZone]:
     }
 
 
+# Quotas of EC2 by their codes: name, and the value of an operator who has asked for enough. A new account's is near 0.
+QUOTAS: Mapping[str, tuple[str, int]] = {"L-417A185B": ("Running On-Demand P instances", 1_000_000)}
+
 DALLAS = CloudZone(
     zone_id="use1-dfw2-az1",
     name="us-east-1-dfw-2a",
