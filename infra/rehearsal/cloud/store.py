@@ -177,7 +177,11 @@ def write_account(folder: Path, account: Account) -> None:
 
 def _read_resources(folder: Path) -> Iterator[Resource]:
     for path in sorted(folder.glob("*/*.json")):
-        yield Resource(**json.loads(path.read_text(encoding="utf-8")))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue  # the account's other plug-in has just deleted it
+        yield Resource(**json.loads(text))
 
 
 def _read_counts(path: Path) -> Counter[str]:

@@ -56,6 +56,15 @@ def store(tmp_path: Path) -> Store:
     return found
 
 
+def test_what_another_plugin_deletes_in_the_same_moment_is_passed_over(
+    store: Store, tmp_path: Path
+) -> None:
+    gone = tmp_path / "resources" / "ConfigMap" / "gone.json"
+    gone.parent.mkdir()
+    gone.symlink_to(tmp_path / "deleted")  # listed, and not there when it is read
+    assert [each.type for each in Store(tmp_path).all()] == [each.type for each in store.all()]
+
+
 def test_an_object_lies_in_the_cluster_that_the_kubeconfig_names(store: Store) -> None:
     made = put(store, NAMESPACE, metadata={"name": "mine"})
     assert (made.id, made.hidden) == ("one:mine", {"cluster": "one"})
