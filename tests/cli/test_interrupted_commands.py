@@ -117,7 +117,8 @@ def test_up_that_ends_in_any_phase_goes_on_and_down_leaves_what_it_found(
     assert not is_there(rack, WATCHED)
     up_until(lambda started: until_said(started, "ranks has generated"))
     assert starts(rack) == before
-    up_until(lambda _: until(lambda: is_there(rack, WATCHED)))
+    # the one before may have come so far: then this one is at work as soon as it holds the hosts
+    up_until(lambda _: until(lambda: is_there(rack, LEASE) and is_there(rack, WATCHED)))
     done = rack.fab("up", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True
