@@ -32,8 +32,8 @@ if mountpoint -q "$weights"; then exit 0; fi
 AGAIN = "/var/lib/cloud/scripts/per-boot/moe-infra-weights"
 # Of the file system, at most twelve characters (mkfs.xfs): an array that the kernel joins again has another name.
 LABEL = "moe-weights"
-# Deep Learning AMIs join the instance store themselves, at every boot, by a service that this script does not wait for
-# by itself (awslabs/amazon-eks-ami and aws-parallelcluster wait up to 120 s); the others leave the disks raw.
+# Deep Learning AMIs join the instance store themselves, at every boot, by a service that may still be at work when this
+# script begins (aws-samples/awsome-distributed-training#427; its script waits up to 120 s). Others leave the disks raw.
 _NVME = f"""\
 if [ "$0" != {AGAIN} ]; then install -D -m 755 "$0" {AGAIN}; fi
 waited=0
@@ -78,11 +78,13 @@ _EFS_CLIENT = """\
 if ! command -v mount.efs > /dev/null; then dnf install -y amazon-efs-utils; fi
 """
 _MOUNT = """\
-echo {line} >> /etc/fstab
+if ! grep -qxF {line} /etc/fstab; then
+  echo {line} >> /etc/fstab
+fi
 mount "$weights"
 """
 _PATH_LINE = re.compile(r"^weights=(.+)$", re.MULTILINE)
-_MOUNT_LINE = re.compile(r"^echo (.+) >> /etc/fstab$", re.MULTILINE)
+_MOUNT_LINE = re.compile(r"^ *echo (.+) >> /etc/fstab$", re.MULTILINE)
 # Of a file system, that its bucket's objects lie below.
 LUSTRE_FOLDER = "weights"
 _LUSTRE_OPTIONS = "defaults,noatime,flock,_netdev,nofail"

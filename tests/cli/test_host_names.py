@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,23 +15,11 @@ from infra.tasks.completion import Completion
 from infra.tasks.host_names import BothNames, serving
 from infra.tasks.options import Options
 from infra.tasks.output import AsWritten, Output, table
+from tests.inventory.test_book import entry
 
 
 def host(name: str, address: str = "192.0.2.1") -> InventoryHost:
-    return InventoryHost(
-        name=name,
-        groups=("decode",),
-        address=address,
-        service_address=address,
-        port=22,
-        user=None,
-        private_key_file=None,
-        ssh_arguments=(),
-        host_key=None,
-        interface="eth0",
-        rdma_devices=(),
-        instance_id=None,
-    )
+    return replace(entry(name, 1, "decode"), address=address, service_address=address)
 
 
 @pytest.fixture

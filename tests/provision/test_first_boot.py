@@ -45,9 +45,30 @@ def test_shellcheck_has_nothing_to_say(script: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_mount_is_one_line_of_fstab_that_no_boot_waits_for(name: str, line: str) -> None:
-    (written,) = [each for each in SCRIPTS[name].splitlines() if "/etc/fstab" in each]
+    (written,) = [each for each in SCRIPTS[name].splitlines() if ">> /etc/fstab" in each]
     assert line in written
     assert ",nofail 0 0" in written
+
+
+def test_a_mount_that_failed_is_done_by_the_script_when_it_runs_again(tmp_path: Path) -> None:
+    mark, fstab, tools = tmp_path / "mark", tmp_path / "fstab", tmp_path / "tools"
+    fstab.write_text("")
+    tools.mkdir()
+    for name in ("sh", "mkdir", "grep"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    for name, code in (("nft", 0), ("mountpoint", 1), ("mount", 1)):
+        (tools / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tools / name).chmod(0o755)
+    script = mount_script(str(tmp_path / "models"), "nfs.example.com:/export")
+    for was, now in ((boot_mark.FILE, mark), ("/etc/fstab", fstab)):
+        script = script.replace(was, str(now))
+    words = [f"{tools}/sh", "-c", script]
+    assert subprocess.run(words, check=False, env={"PATH": str(tools)}).returncode == 1
+    assert mark.read_text().startswith(boot_mark.FAILED)
+    (tools / "mount").write_text("#!/bin/sh\n")
+    assert subprocess.run(words, check=False, env={"PATH": str(tools)}).returncode == 0
+    assert mark.read_text() == f"{boot_mark.DONE}\n"
+    assert fstab.read_text().count("nfs.example.com") == 1
 
 
 def test_user_data_is_base64_of_the_script() -> None:

@@ -34,7 +34,7 @@ def find_unfinished_boots(scene: Scene) -> Iterator[Trouble]:
             continue
         why = said.removeprefix(boot_mark.FAILED)
         observed = f"its boot script failed: {why}"
-        fix = f"ssh {name} sudo tail -n 50 /var/log/cloud-init-output.log   # then: sudo reboot"
+        fix = f"Mend that on {name}; then let the script run again: ssh {name} sudo {boot_mark.SCRIPT}"
         if said == boot_mark.RUNNING:
             observed = "its boot script still runs"
             fix = f"ssh {name} sudo cloud-init status --wait"

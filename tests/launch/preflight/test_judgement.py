@@ -305,6 +305,8 @@ def test_a_host_whose_boot_script_is_not_over_is_not_started_on(
         return
     found = only(booted)
     assert (found.severity, found.check, found.observed) == ("block", "host-boot", said)
+    again = boot_mark.SCRIPT if mark != boot_mark.RUNNING else "cloud-init status --wait"
+    assert found.fix.endswith(f"ssh decode-3 sudo {again}")
 
 
 def test_a_taken_port_blocks_unless_our_own_process_or_release_holds_it(catalog: Catalog) -> None:
