@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from infra.errors import Problem
 from infra.spec.nearest import nearest
 
 PROJECT_NAME = "moe-infra"
 REGION = "aws:region"
-_INITIALS = {
-    "northeast": "ne",
-    "northwest": "nw",
-    "southeast": "se",
-    "southwest": "sw",
-}
 
 
 def account_problem(
@@ -41,13 +33,6 @@ def account_problem(
         what=what,
         fix=f"Type: pulumi config set {name} {example} --stack {stack}",
     )
-
-
-def unseen_zone_problem(zone_id: str, stack: str) -> Problem:
-    """A zone that the operator may not look at: subnets need its name, and nobody else tells the name."""
-    what = f"Zone {zone_id} was not looked at, and every subnet needs the zone's name."
-    fix = "Let your role do ec2:DescribeAvailabilityZones, and start again."
-    return replace(account_problem("moe-infra:zone_id", what, "", stack), fix=fix)
 
 
 def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:
@@ -92,17 +77,6 @@ def unknown_key_problems(
             )
         )
     return tuple(problems)
-
-
-def zone_example(region: str | None) -> str:
-    """A zone id of a region as AWS makes them: `us-east-2` has `use2-az1`, `ap-northeast-1` has `apne1-az1`.
-
-    Source: AWS, "Availability Zone IDs for your AWS resources" (its table of regions and ids; checked 2026-11-26).
-    """
-    is_region = re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d+", region or "") is not None
-    first, *words = (region if region and is_region else "us-east-1").split("-")
-    initials = "".join(_INITIALS.get(word, word[:1]) for word in words[:-1])
-    return f"{first}{initials}{words[-1]}-az1"
 
 
 def _is_like(name: str, word: str) -> bool:

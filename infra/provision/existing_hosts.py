@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pulumi
 
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.book import match_hosts
 from infra.inventory.hosts import InventoryHost
-from infra.plan.topology import Topology
 from infra.provision.inventory_output import HostRecord, inventory_document
-from infra.spec.stack import StackSpec
+from infra.provision.platform import Declared
 
 
-def existing_inventory(root: Path, spec: StackSpec, topology: Topology) -> dict[str, object]:
-    """The inventory document of hosts that exist, and a word on what comes next.
+def decide(declared: Declared) -> dict[str, InventoryHost]:
+    """The inventory's hosts, by the names that they have in the topology.
 
     Raises:
         InfraError: the inventory is missing, wrong, or has too few hosts.
     """
-    path = root / "ansible" / "inventory" / f"{topology.stack}.yml"
+    topology = declared.topology
+    path = declared.root / "ansible" / "inventory" / f"{topology.stack}.yml"
     inventory = read_inventory(path, f"ansible/inventory/{topology.stack}.yml")
     wanted = [(host.name, str(host.roles[0])) for host in topology.hosts]
     wanted += [(topology.edge_host, "edge")] if topology.has_own_edge else []
-    found = match_hosts(wanted, inventory)
+    return dict(match_hosts(wanted, inventory))
+
+
+def make(declared: Declared, found: dict[str, InventoryHost]) -> dict[str, object]:
+    """The inventory document of hosts that exist, and a word on what comes next."""
+    spec, topology = declared.stack.spec, declared.topology
     records = {host.name: _record(found[host.name]) for host in topology.hosts}
     pulumi.log.info(f"Nothing to provision: the hosts exist. Next: fab up --stack {topology.stack}")
     return inventory_document(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from infra.catalog.load import Catalog
-from infra.plan.topology import Topology
 from infra.provision.cluster.config import (
     ClusterAccess,
     ClusterDemand,
@@ -31,28 +29,25 @@ from infra.provision.cluster.workload import (
     workload_content,
 )
 from infra.provision.judged_stack import refuse_or_warn
+from infra.provision.platform import Declared
 from infra.render.pod_sets import sets_ports
-from infra.spec.load import LoadedStack
 
 
-def provision_existing_kubernetes(
-    stack: LoadedStack, topology: Topology, catalog: Catalog
-) -> dict[str, object]:
-    """Register the objects of a stack; returns the inventory document, whose hosts are pods.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """How the cluster is reached, and the objects of the stack in it."""
+
+    access: ClusterAccess
+    content: WorkloadContent
+
+
+def decide(declared: Declared) -> Decided:
+    """Everything that can be refused, the cluster's own state included.
 
     Raises:
-        InfraError: the stack, the configuration or the cluster is wrong; nothing was registered.
+        InfraError: the stack, the configuration or the cluster is wrong.
     """
-    access, content = _decide(stack, catalog)
-    arguments = {"kubeconfig": access.kubeconfig, "context": access.context}
-    Workload(topology.stack, content, ClusterApi(provider=None, arguments=arguments))
-    weights = stack.spec.weights
-    place = {"storage": weights.storage or "local", "path": weights.path}
-    return pod_inventory(stack, topology, content, weights=place)
-
-
-def _decide(stack: LoadedStack, catalog: Catalog) -> tuple[ClusterAccess, WorkloadContent]:
-    """Everything that can be refused, the cluster's own state included."""
+    stack, catalog = declared.stack, declared.catalog
     plan = judged_pods(stack, catalog)
     spans_hosts = plan.num_hosts > 1
     demand = ClusterDemand(stack=stack.name, weights=stack.spec.weights, spans_hosts=spans_hosts)
@@ -70,4 +65,14 @@ def _decide(stack: LoadedStack, catalog: Catalog) -> tuple[ClusterAccess, Worklo
     found = survey_cluster(access, facts, (LWS_DEFINITION, UNIT_DEFINITION, DOMAIN_DEFINITION))
     networks = judge_networks(plan, stack, facts, catalog)
     refuse_or_warn([*judge_cluster(found, facts, nodes), *networks])
-    return access, replace(content, makes_namespace=not is_lent(found, stack.name))
+    content = replace(content, makes_namespace=not is_lent(found, stack.name))
+    return Decided(access=access, content=content)
+
+
+def make(declared: Declared, decided: Decided) -> dict[str, object]:
+    """Register the objects of a stack; returns the inventory document, whose hosts are pods."""
+    topology, weights = declared.topology, declared.stack.spec.weights
+    arguments = {"kubeconfig": decided.access.kubeconfig, "context": decided.access.context}
+    Workload(topology.stack, decided.content, ClusterApi(provider=None, arguments=arguments))
+    place = {"storage": weights.storage or "local", "path": weights.path}
+    return pod_inventory(declared.stack, topology, decided.content, weights=place)

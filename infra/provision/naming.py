@@ -34,23 +34,3 @@ class Tags:
             STACK_TAG: self.stack,
             **{f"moe-infra:{key}": value for key, value in more.items()},
         }
-
-
-def give_back_machines(stack: str) -> str:
-    """The command that gives the machines of a stack on EC2 back, protected or not, and nothing else."""
-    return f"pulumi destroy --ignore-protect --target-dependents --target '**:Instance::**' --stack {stack}"
-
-
-def give_back_nodes(stack: str) -> str:
-    """The commands that give a cluster's nodes on reserved capacity back, and the cluster with them."""
-    group = "moe-infra:nodes:AcceleratorGroup$aws:eks/nodeGroup:NodeGroup"
-    urn = f"urn:pulumi:{stack}::moe-infra::{group}::{POOL}"
-    return (
-        f"pulumi state unprotect '{urn}' --yes --stack {stack}; "
-        f"pulumi destroy --exclude-protected --stack {stack}"
-    )
-
-
-def partition(region: str) -> str:
-    """The ARN partition of a region."""
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -11,11 +11,9 @@ import pulumi
 from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.plan.compile import resolve_topology
-from infra.plan.topology import Topology
-from infra.provision.account import refuse_unknown_keys
-from infra.provision.existing_hosts import existing_inventory
-from infra.provision.judged_stack import judged_plan
-from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.provision.own_config import refuse_unknown_keys
+from infra.provision.platform import Declared, provisioned
+from infra.spec.load import PROJECT, load_stack
 from infra.spec.plain_yaml import read_yaml
 
 # Exit code by which Pulumi's Python host knows that there is nothing to add (pulumi-language-python-exec).
@@ -48,35 +46,40 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
         InfraError: the stack or the configuration is wrong; nothing was registered.
     """
     refuse_unknown_keys(read_yaml(PROJECT / "Pulumi.yaml")["config"])
-    stack, topology, size_bytes = _read_stack(root, name, catalog)
-    platform = stack.spec.platform
+    declared = _read_stack(root, name, catalog)
+    platform = declared.stack.spec.platform
+    # Each platform is imported where it is named: its packages cost half a second, and other stacks need none of them.
     match platform:
         case "aws-ec2":
-            # Only this platform pays for loading pulumi-aws (half a second).
-            from infra.provision.aws_ec2 import provision_aws_ec2  # noqa: PLC0415
+            from infra.provision.aws import ec2_stack  # noqa: PLC0415
 
-            judged_plan(stack, catalog)
-            return provision_aws_ec2(stack, topology, size_bytes)
-        case "existing-hosts":
-            return existing_inventory(root, stack.spec, topology)
-        case "existing-kubernetes":
-            from infra.provision.existing_kubernetes import (  # noqa: PLC0415 - loads pulumi-kubernetes
-                provision_existing_kubernetes,
-            )
-
-            return provision_existing_kubernetes(stack, topology, catalog)
+            return provisioned(ec2_stack, declared)
         case "aws-eks":
-            from infra.provision.aws_eks import provision_aws_eks  # noqa: PLC0415 - loads both packages
+            from infra.provision.aws import eks_stack  # noqa: PLC0415
 
-            return provision_aws_eks(stack, topology, catalog, size_bytes)
+            return provisioned(eks_stack, declared)
+        case "existing-hosts":
+            from infra.provision import existing_hosts  # noqa: PLC0415
+
+            return provisioned(existing_hosts, declared)
+        case "existing-kubernetes":
+            from infra.provision import existing_kubernetes  # noqa: PLC0415
+
+            return provisioned(existing_kubernetes, declared)
         case _:
             assert_never(platform)
 
 
-def _read_stack(root: Path, name: str, catalog: Catalog) -> tuple[LoadedStack, Topology, int]:
-    """The stack file of that name, its topology, and the bytes of its checkpoint and draft."""
+def _read_stack(root: Path, name: str, catalog: Catalog) -> Declared:
+    """The stack file of that name, with what follows from it."""
     path = root / "stacks" / f"{name}.yaml"
     stack = load_stack(str(path) if path.is_file() else name)
     _, topology = resolve_topology(stack, catalog)
     names = [stack.spec.checkpoint, *([stack.spec.draft.checkpoint] if stack.spec.draft else [])]
-    return stack, topology, sum(catalog.checkpoint(each).size_bytes for each in names)
+    return Declared(
+        root=root,
+        stack=stack,
+        topology=topology,
+        catalog=catalog,
+        size_bytes=sum(catalog.checkpoint(each).size_bytes for each in names),
+    )

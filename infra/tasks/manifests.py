@@ -12,7 +12,9 @@ from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
 from infra.plan.compile import CompiledStack
-from infra.provision.capacity import plan_capacity
+from infra.provision.aws.capacity import plan_capacity
+from infra.provision.aws.eks.pods import pod_facts, weights_volume
+from infra.provision.aws.eks.rules import efa_count
 from infra.provision.cluster.config import (
     CLUSTER_CONFIG_NAMES,
     NODE_TUNING,
@@ -23,8 +25,6 @@ from infra.provision.cluster.config import (
     workload_problems,
 )
 from infra.provision.cluster.objects import namespace_metadata, refuse_unmade, stack_objects
-from infra.provision.eks.pods import pod_facts, weights_volume
-from infra.provision.eks.rules import efa_count
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_objects import secret_name
 from infra.tasks.pulumi_config import configured, default_of

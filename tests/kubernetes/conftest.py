@@ -11,7 +11,7 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
-from infra.provision.eks.nodes import TAINT
+from infra.provision.aws.eks.nodes import TAINT
 from infra.provision.naming import POOL, POOL_LABEL
 from infra.rehearsal.cluster.nodes import NodeGroup
 from infra.rehearsal.cluster.programs import Programs, installed_programs

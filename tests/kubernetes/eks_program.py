@@ -9,13 +9,13 @@ import pulumi
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
-from infra.provision.account import Demand, read_account, read_values
-from infra.provision.aws_eks import late_texts
+from infra.provision.aws.account import Demand, read_account, read_values
+from infra.provision.aws.eks.config import read_eks, read_eks_values
+from infra.provision.aws.eks.pods import pod_facts, weights_volume
+from infra.provision.aws.eks_stack import late_texts
+from infra.provision.aws.weight_store import choose_store
 from infra.provision.cluster.workload import ClusterApi, Workload, judged_pods, workload_content
-from infra.provision.eks.config import read_eks, read_eks_values
-from infra.provision.eks.pods import pod_facts, weights_volume
 from infra.provision.naming import Tags
-from infra.provision.weight_store import choose_store
 from infra.rehearsal.cluster.control_plane import CONTEXT
 from infra.spec.load import load_stack
 
@@ -25,7 +25,7 @@ KUBECONFIG = "room:kubeconfig"
 
 
 def main() -> None:
-    """Register the workload, as `provision_aws_eks` does once cluster, nodes and software are there."""
+    """Register the workload, as `eks_stack.make` does once cluster, nodes and software are there."""
     name, catalog = pulumi.get_stack(), Catalog()
     stack = load_stack(str(Path(pulumi.get_root_directory()) / "stacks" / f"{name}.yaml"))
     plan = judged_pods(stack, catalog)

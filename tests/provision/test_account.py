@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.errors import ProblemsFound
-from infra.provision.account import (
+from infra.provision.aws.account import (
     CONFIG_NAMES,
     Demand,
     gateway_subnet,
@@ -16,9 +16,9 @@ from infra.provision.account import (
     read_account,
     read_values,
 )
+from infra.provision.aws.eks.config import EKS_CONFIG_NAMES, read_eks_values
 from infra.provision.cluster.config import CLUSTER_CONFIG_NAMES, read_cluster_values
 from infra.provision.config_problems import secret_problems, unknown_key_problems
-from infra.provision.eks.config import EKS_CONFIG_NAMES, read_eks_values
 from infra.spec.load import PROJECT
 
 DEMAND = Demand(

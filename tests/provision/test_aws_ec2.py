@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.errors import ProblemsFound
-from infra.provision.aws_ec2 import session_manager_proxy
+from infra.provision.aws.ec2_stack import session_manager_proxy
 from infra.rehearsal.cloud.store import Store
 from infra.spec.load import PROJECT
 from tests.provision.belongings import own_stack

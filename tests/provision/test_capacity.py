@@ -10,7 +10,7 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
-from infra.provision.capacity import plan_capacity
+from infra.provision.aws.capacity import plan_capacity
 from infra.spec.stack import Capacity
 from tests.provision.belongings import own_stack
 

@@ -11,8 +11,8 @@ import pytest
 
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import ProblemsFound
-from infra.provision.account import Demand
-from infra.provision.found import FoundReservation, past_notice_problem
+from infra.provision.aws.account import Demand
+from infra.provision.aws.found import FoundReservation, past_notice_problem
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import Store
 

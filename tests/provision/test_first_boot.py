@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision.first_boot import (
+from infra.provision.aws.first_boot import (
     AGAIN,
     LABEL,
     instance_store_script,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.errors import ProblemsFound
-from infra.provision.ingress import IDLE_TIMEOUT_S
+from infra.provision.aws.ingress import IDLE_TIMEOUT_S
 from infra.rehearsal.cloud.store import Resource, Store
 from tests.provision.belongings import own_stack, their_balancer, their_network
 

@@ -12,8 +12,8 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.catalog.prices import read_prices
 from infra.memory.price import hourly_price, no_price
-from infra.provision.capacity import plan_capacity
-from infra.provision.purchase import tell_cost
+from infra.provision.aws.capacity import plan_capacity
+from infra.provision.aws.purchase import tell_cost
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import Store
 from infra.render.purchases import cost_sentence
@@ -66,7 +66,7 @@ def test_a_price_that_nobody_publishes_is_said_to_be_unknown(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("infra.provision.purchase.pulumi.log.info", said.append)
+    monkeypatch.setattr("infra.provision.aws.purchase.pulumi.log.info", said.append)
     plan = plan_capacity(topology(catalog, "h200"), Capacity(kind="on-demand"))
     tell_cost(replace(plan, num_machines={"p5e.48xlarge": 1}), None)
     assert said == [

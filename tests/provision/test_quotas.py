@@ -12,7 +12,7 @@ import pytest
 from infra.catalog.instance_types import instance_type_names, read_instance_type
 from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
-from infra.provision.capacity import plan_capacity
+from infra.provision.aws.capacity import plan_capacity
 from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.cloud.world import QUOTAS
 from infra.spec.stack import Capacity

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from infra.errors import ProblemsFound
-from infra.provision.account import Demand
-from infra.provision.found import FoundSubnet, subnet_problems
-from infra.provision.zone import Zone
+from infra.provision.aws.account import Demand
+from infra.provision.aws.found import FoundSubnet, subnet_problems
+from infra.provision.aws.zone import Zone
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.lookups import look_up
 from infra.rehearsal.cloud.scratch_project import RESERVATION

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from infra.catalog.figures import read_loading_rates
 from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, TIERS, LustreSettings, lustre_problem
 from infra.memory.time_to_ready import lustre_gb_per_s
-from infra.provision.weight_rules import (
+from infra.provision.aws.weight_rules import (
     LARGEST_GIB,
     Loading,
     change_problems,
@@ -18,7 +18,7 @@ from infra.provision.weight_rules import (
     loading_warning,
     storage_problems,
 )
-from infra.provision.zone import Zone
+from infra.provision.aws.zone import Zone
 from infra.spec.stack import Weights
 
 ORDINARY = Zone(zone_id="use2-az1", name="us-east-2a", group="us-east-2", parent_zone_id=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision.aws_ec2 import session_manager_proxy
+from infra.provision.aws.ec2_stack import session_manager_proxy
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, Unreachable
 from infra.remote.session_manager import leads_to

@@ -9,9 +9,9 @@ from typing import get_args
 
 from infra.errors import Problem, ProblemsFound
 from infra.plan.grammar import is_image
-from infra.provision.account import read_own_values
 from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.provision.naming import OWNER_TAGS
+from infra.provision.own_config import read_own_values
 from infra.render.cluster_facts import (
     EFA_RESOURCE,
     ClusterFacts,

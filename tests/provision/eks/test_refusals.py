@@ -12,9 +12,9 @@ import pytest
 
 from infra.catalog.eks import read_eks_parts
 from infra.errors import PrerequisiteError, ProblemsFound
-from infra.provision.eks.config import EksFacts, admin_problem
-from infra.provision.eks.rules import control_zones, local_zone_problem, upgrade_problem
-from infra.provision.zone import Zone
+from infra.provision.aws.eks.config import EksFacts, admin_problem
+from infra.provision.aws.eks.rules import control_zones, local_zone_problem, upgrade_problem
+from infra.provision.aws.zone import Zone
 from infra.rehearsal.cloud.cluster_kinds import CLUSTER, NODE_GROUP
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SUBNET as SUBNET_TYPE

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.provision.eks.config import EksFacts
-from infra.provision.eks.standing import StandingCluster, StandingGroup
+from infra.provision.aws.eks.config import EksFacts
+from infra.provision.aws.eks.standing import StandingCluster, StandingGroup
 from infra.rehearsal.cloud.store import Store
 
 FACTS = EksFacts(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.provision.eks.cluster import kubeconfig_document
+from infra.provision.aws.eks.cluster import kubeconfig_document
 from infra.rehearsal.cloud.cluster_kinds import CLUSTER, NODE_GROUP
 from infra.rehearsal.cloud.cluster_objects import (
     CONFIG_MAP,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.provision.naming import give_back_nodes
+from infra.provision.aws.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import NODE_IMAGES

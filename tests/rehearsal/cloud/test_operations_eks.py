@@ -11,7 +11,7 @@ import yaml
 
 from infra.catalog.load import Catalog
 from infra.plan.compile import compile_file
-from infra.provision.naming import give_back_nodes
+from infra.provision.aws.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.render.weights_copy import copied_folders

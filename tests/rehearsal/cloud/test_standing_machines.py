@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.provision.naming import give_back_machines
+from infra.provision.aws.naming import give_back_machines
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.scratch_project import ScratchProject

@@ -10,10 +10,11 @@ from pulumi import CustomTimeouts, ResourceOptions
 from pulumi_aws import efs, fsx, s3
 
 from infra.catalog.figures import StorageKind
-from infra.provision.account import Account
-from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
-from infra.provision.naming import Tags, partition
-from infra.provision.stack_network import StackNetwork
+from infra.provision.aws.account import Account
+from infra.provision.aws.first_boot import LUSTRE_FOLDER, lustre_source
+from infra.provision.aws.naming import partition
+from infra.provision.aws.stack_network import StackNetwork
+from infra.provision.naming import Tags
 from infra.spec.stack import Weights
 
 # Instead of 30 minutes each (lustre_file_system.go, Timeouts): a change of the tier moves all that lies on it.

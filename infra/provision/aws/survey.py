@@ -17,10 +17,9 @@ from pulumi_aws import cloudcontrol, ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import ProblemsFound
-from infra.provision.account import Account, Demand
-from infra.provision.asking import Asking, last_line
-from infra.provision.config_problems import account_problem, unseen_zone_problem, zone_example
-from infra.provision.found import (
+from infra.provision.aws.account import Account, Demand
+from infra.provision.aws.asking import Asking, last_line
+from infra.provision.aws.found import (
     FoundImage,
     FoundLoadBalancer,
     FoundReservation,
@@ -38,9 +37,10 @@ from infra.provision.found import (
     reservation_problems,
     subnet_problems,
 )
+from infra.provision.aws.quotas import quota_problems
+from infra.provision.aws.zone import Zone, unseen_zone_problem, zone_example
+from infra.provision.config_problems import account_problem
 from infra.provision.naming import STACK_TAG
-from infra.provision.quotas import quota_problems
-from infra.provision.zone import Zone
 
 ARM = "arm64"  # AWS's word for aarch64
 # States of a machine in which it keeps its addresses; EC2 API, InstanceState.

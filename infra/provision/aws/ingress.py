@@ -11,9 +11,9 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2, lb, vpc
 
 from infra.engines.serving import HEALTH
-from infra.provision.found import FoundLoadBalancer
+from infra.provision.aws.found import FoundLoadBalancer
+from infra.provision.aws.stack_network import ANY_PROTOCOL, StackNetwork
 from infra.provision.naming import Tags
-from infra.provision.stack_network import ANY_PROTOCOL, StackNetwork
 
 # A long answer is silent while its prompt is read; a network load balancer forgets a connection after 350 s of
 # silence unless it is told otherwise (AWS, Network Load Balancers, "Connection idle timeout": 60 to 6000 s).

@@ -9,7 +9,7 @@ from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
-from infra.provision.first_boot import weights_of
+from infra.provision.aws.first_boot import weights_of
 from infra.provision.naming import OWNER_TAGS
 
 # Of Amazon Linux images; taken where nobody could be asked what the image's own is called.

@@ -16,15 +16,16 @@ from pulumi_aws import ec2
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
 from infra.plan.topology import TopologyHost
-from infra.provision.account import Account, host_subnet
-from infra.provision.asking import Asking
-from infra.provision.capacity import CapacityPlan
+from infra.provision.aws.account import Account, host_subnet
+from infra.provision.aws.asking import Asking
+from infra.provision.aws.capacity import CapacityPlan
+from infra.provision.aws.found import FoundSubnet
+from infra.provision.aws.launch_template import layout_of, read_template
+from infra.provision.aws.naming import give_back_machines
+from infra.provision.aws.survey import HOLDING_ADDRESSES, find_subnet
+from infra.provision.aws.zone import Zone
 from infra.provision.config_problems import account_problem
-from infra.provision.found import FoundSubnet
-from infra.provision.launch_template import layout_of, read_template
-from infra.provision.naming import STACK_TAG, give_back_machines
-from infra.provision.survey import HOLDING_ADDRESSES, find_subnet
-from infra.provision.zone import Zone
+from infra.provision.naming import STACK_TAG
 from infra.spec.nearest import nearest
 
 REPLACE = "moe-infra:replace_machines"

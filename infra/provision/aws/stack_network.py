@@ -8,10 +8,10 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import ec2, vpc
 
-from infra.provision.account import Account, control_subnets, gateway_subnet, host_subnet
-from infra.provision.found import FoundSubnet
+from infra.provision.aws.account import Account, control_subnets, gateway_subnet, host_subnet
+from infra.provision.aws.found import FoundSubnet
+from infra.provision.aws.zone import Zone
 from infra.provision.naming import Tags
-from infra.provision.zone import Zone
 
 # What Session Manager needs: AWS, Systems Manager User Guide, "VPC endpoints".
 SESSION_MANAGER_SERVICES = ("ssm", "ssmmessages", "ec2messages")

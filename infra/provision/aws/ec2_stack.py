@@ -12,37 +12,38 @@ from pulumi_aws import ec2
 from infra.catalog.figures import read_loading_rates
 from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
-from infra.provision.account import Account, Demand, read_account, read_values
-from infra.provision.capacity import CapacityPlan, plan_capacity
-from infra.provision.first_boot import instance_store_script, mount_script, user_data
-from infra.provision.host_access import HostAccess, WeightsRead
-from infra.provision.ingress import Ingress, IngressSettings
-from infra.provision.inventory_output import HostRecord, inventory_document
-from infra.provision.naming import Tags
-from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
-from infra.provision.previous import read_previous_weights
-from infra.provision.purchase import tell_cost
-from infra.provision.stack_network import NetworkSettings, StackNetwork
-from infra.provision.standing_machines import (
+from infra.provision.aws.account import Account, Demand, read_account, read_values
+from infra.provision.aws.capacity import CapacityPlan, plan_capacity
+from infra.provision.aws.first_boot import instance_store_script, mount_script, user_data
+from infra.provision.aws.host_access import HostAccess, WeightsRead
+from infra.provision.aws.ingress import Ingress, IngressSettings
+from infra.provision.aws.node_group import NodeGroup, NodeSettings, Surroundings
+from infra.provision.aws.purchase import tell_cost
+from infra.provision.aws.stack_network import NetworkSettings, StackNetwork
+from infra.provision.aws.standing_machines import (
     WantedMachines,
     find_standing,
     standing_problems,
     unknown_host_problems,
 )
-from infra.provision.survey import Survey, survey_account
-from infra.provision.weight_rules import (
+from infra.provision.aws.survey import Survey, survey_account
+from infra.provision.aws.weight_rules import (
     Loading,
     change_problems,
     loading_warnings,
     storage_problems,
 )
-from infra.provision.weight_store import StoreSettings, WeightStore, choose_store
-from infra.spec.load import LoadedStack
+from infra.provision.aws.weight_store import StoreSettings, WeightStore, choose_store
+from infra.provision.inventory_output import HostRecord, inventory_document
+from infra.provision.judged_stack import judged_plan
+from infra.provision.naming import Tags
+from infra.provision.platform import Declared
+from infra.provision.previous import read_previous_weights
 from infra.spec.stack import ExistingIngress, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
+class Decided:
     """What was decided before anything is registered."""
 
     topology: Topology
@@ -63,41 +64,14 @@ class _Made:
     access: HostAccess
 
 
-def provision_aws_ec2(
-    stack: LoadedStack, topology: Topology, size_bytes: int
-) -> pulumi.Output[dict[str, object]]:
-    """Register the resources of a stack; returns the inventory document.
-
-    Args:
-        stack: the stack file.
-        topology: its hosts and groups.
-        size_bytes: of checkpoint and draft.
+def decide(declared: Declared) -> Decided:
+    """Everything that can be refused, before the first resource.
 
     Raises:
-        InfraError: the stack or the account's configuration is wrong; nothing was registered.
+        InfraError: the stack or the account's configuration is wrong, or the account lacks what they name.
     """
-    decided = _decide(stack, topology)
-    _warn_of_slow_loading(decided, size_bytes)
-    name = topology.stack
-    settings = NetworkSettings(
-        account=decided.account,
-        zone=decided.survey.zone,
-        subnet=decided.survey.subnet,
-        gateway_subnet=decided.survey.gateway_subnet,
-        outlives_hosts=decided.store.storage == "fsx-lustre",
-        tags=decided.tags,
-    )
-    network = StackNetwork(name, settings)
-    weights = WeightStore(name, decided.store, network)
-    read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
-    access = HostAccess(name, tags=decided.tags, read=read)
-    instances = _launch(decided, _Made(network=network, weights=weights, access=access))
-    url = _ingress(decided, settings, network, instances[topology.router_host])
-    return _inventory(decided, instances, weights, url)
-
-
-def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
-    """Everything that can be refused, before the first resource."""
+    stack, topology = declared.stack, declared.topology
+    judged_plan(stack, declared.catalog)
     spec, name = stack.spec, topology.stack
     capacity = plan_capacity(topology, spec.capacity)
     standing_weights = read_previous_weights(name)
@@ -129,7 +103,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     if problems:
         raise ProblemsFound(problems)
     tell_cost(capacity, survey.num_reserved)
-    return _Decided(
+    return Decided(
         topology=topology,
         spec=spec,
         capacity=capacity,
@@ -138,6 +112,28 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
         survey=survey,
         tags=tags,
     )
+
+
+def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object]]:
+    """Register the resources of a stack; returns the inventory document."""
+    _warn_of_slow_loading(decided, declared.size_bytes)
+    topology = decided.topology
+    name = topology.stack
+    settings = NetworkSettings(
+        account=decided.account,
+        zone=decided.survey.zone,
+        subnet=decided.survey.subnet,
+        gateway_subnet=decided.survey.gateway_subnet,
+        outlives_hosts=decided.store.storage == "fsx-lustre",
+        tags=decided.tags,
+    )
+    network = StackNetwork(name, settings)
+    weights = WeightStore(name, decided.store, network)
+    read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
+    access = HostAccess(name, tags=decided.tags, read=read)
+    instances = _launch(decided, _Made(network=network, weights=weights, access=access))
+    url = _ingress(decided, settings, network, instances[topology.router_host])
+    return _inventory(decided, instances, weights, url)
 
 
 def _known_weights(store: StoreSettings, account: Account) -> dict[str, str]:
@@ -174,7 +170,7 @@ def _machine_problems(
         yield from standing_problems(each, wanted)
 
 
-def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:
+def _warn_of_slow_loading(decided: Decided, size_bytes: int) -> None:
     loading = Loading(
         size_bytes=size_bytes,
         num_hosts=len(decided.topology.hosts),
@@ -186,7 +182,7 @@ def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:
         pulumi.log.warn(warning)
 
 
-def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:
+def _launch(decided: Decided, made: _Made) -> dict[str, ec2.Instance]:
     """The node groups of all roles; returns the instances by host name."""
     placement = _placement_group(decided, made.network)
     instances: dict[str, ec2.Instance] = {}
@@ -231,7 +227,7 @@ def _replicas_by_host(topology: Topology) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _placement_group(decided: _Decided, network: StackNetwork) -> ec2.PlacementGroup | None:
+def _placement_group(decided: Decided, network: StackNetwork) -> ec2.PlacementGroup | None:
     """A cluster placement group for machines bought on demand, None for reserved ones."""
     if not decided.capacity.wants_placement_group:
         return None
@@ -241,7 +237,7 @@ def _placement_group(decided: _Decided, network: StackNetwork) -> ec2.PlacementG
     )
 
 
-def _first_boot(decided: _Decided, weights: WeightStore) -> pulumi.Input[str] | None:
+def _first_boot(decided: Decided, weights: WeightStore) -> pulumi.Input[str] | None:
     path = decided.store.path
     if decided.store.storage == "s3-to-nvme":
         return user_data(instance_store_script(path))
@@ -252,7 +248,7 @@ def _first_boot(decided: _Decided, weights: WeightStore) -> pulumi.Input[str] | 
 
 
 def _ingress(
-    decided: _Decided,
+    decided: Decided,
     network_settings: NetworkSettings,
     network: StackNetwork,
     router: ec2.Instance,
@@ -272,7 +268,7 @@ def _ingress(
 
 
 def _inventory(
-    decided: _Decided,
+    decided: Decided,
     instances: Mapping[str, ec2.Instance],
     weights: WeightStore,
     url: pulumi.Input[str] | None,
@@ -296,7 +292,7 @@ def _inventory(
     )
 
 
-def _record(decided: _Decided, host: TopologyHost, known: Mapping[str, str]) -> HostRecord:
+def _record(decided: Decided, host: TopologyHost, known: Mapping[str, str]) -> HostRecord:
     account = decided.account
     proxy = None if account.ssh_from else session_manager_proxy(known["id"], account.region)
     return HostRecord(

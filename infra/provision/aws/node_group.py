@@ -12,9 +12,9 @@ from pulumi_aws import ec2
 from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
 from infra.plan.topology import TopologyHost
-from infra.provision.account import Account
-from infra.provision.found import FoundImage
-from infra.provision.launch_template import (
+from infra.provision.aws.account import Account
+from infra.provision.aws.found import FoundImage
+from infra.provision.aws.launch_template import (
     KEPT_TAGS,
     METADATA,
     USUAL_ROOT_DEVICE,

@@ -9,8 +9,8 @@ from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
 from infra.errors import Problem
 from infra.memory.time_to_ready import lustre_gb_per_s
+from infra.provision.aws.zone import Zone
 from infra.provision.config_problems import account_problem
-from infra.provision.zone import Zone
 from infra.spec.stack import Weights
 
 # What is created, filled and protected; another kind in its place would leave it without an owner.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pulumi_aws import eks
 
-from infra.provision.asking import Asking
-from infra.provision.eks.config import EksFacts
-from infra.provision.eks.rules import owner_problem
+from infra.provision.aws.asking import Asking
+from infra.provision.aws.eks.config import EksFacts
+from infra.provision.aws.eks.rules import owner_problem
 
 KEY, _EXAMPLE = "moe-infra:kubernetes_version", "1.35"
 # Its versions are those of Kubernetes: v1.35.0-eksbuild.2 belongs to 1.35.

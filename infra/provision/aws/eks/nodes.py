@@ -14,8 +14,8 @@ from pulumi_aws import ec2, eks
 from infra.catalog.eks import SystemNode, SystemNodes
 from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
-from infra.provision.eks.rules import MAX_PODS
-from infra.provision.launch_template import (
+from infra.provision.aws.eks.rules import MAX_PODS
+from infra.provision.aws.launch_template import (
     KEPT_TAGS,
     METADATA,
     capacity_arguments,

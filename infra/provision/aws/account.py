@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import pulumi
-from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
+from infra.provision.aws.zone import zone_example
 from infra.provision.config_problems import (
     PROJECT_NAME,
     REGION,
     account_problem,
-    secret_problems,
-    unknown_key_problems,
-    zone_example,
 )
 from infra.provision.naming import OWNER_TAGS
+from infra.provision.own_config import read_keys
 
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
 SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
@@ -209,21 +205,6 @@ _FURTHER_NAMES = (
 CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_NAMES)
 
 
-def refuse_unknown_keys(declared: Collection[str]) -> None:
-    """Refuse a configuration of the selected stack with a key that nothing reads.
-
-    Args:
-        declared: names of this project's keys, as `Pulumi.yaml` has them.
-
-    Raises:
-        ProblemsFound: every such key, with the nearest that is read.
-    """
-    keys = {**get_config_env(), **CONFIG.get()}
-    problems = unknown_key_problems(sorted(keys), declared, pulumi.get_stack())
-    if problems:
-        raise ProblemsFound(problems)
-
-
 def read_values() -> dict[str, str]:
     """The configuration of the selected stack as Pulumi gives it, by full key.
 
@@ -231,25 +212,7 @@ def read_values() -> dict[str, str]:
         ProblemsFound: values that are set as secrets.
     """
     keys = (*(f"{PROJECT_NAME}:{name}" for name in CONFIG_NAMES), "aws:region")
-    return _read_keys(keys)
-
-
-def read_own_values(names: Iterable[str]) -> dict[str, str]:
-    """Values of this project's keys as Pulumi gives them, by short name; empty is not set.
-
-    Raises:
-        ProblemsFound: values that are set as secrets.
-    """
-    values = _read_keys(tuple(f"{PROJECT_NAME}:{name}" for name in names))
-    return {key.removeprefix(f"{PROJECT_NAME}:"): value for key, value in values.items()}
-
-
-def _read_keys(keys: tuple[str, ...]) -> dict[str, str]:
-    problems = secret_problems(filter(is_config_secret, keys), pulumi.get_stack())
-    if problems:
-        raise ProblemsFound(problems)
-    places = {key: key.split(":", 1) for key in keys}
-    return {key: pulumi.Config(bag).get(name) or "" for key, (bag, name) in places.items()}
+    return read_keys(keys)
 
 
 def read_account(values: Mapping[str, str], demand: Demand) -> Account:

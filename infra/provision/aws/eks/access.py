@@ -9,8 +9,9 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import iam, kms
 
-from infra.provision.host_access import WeightsRead, read_policy
-from infra.provision.naming import Tags, partition
+from infra.provision.aws.host_access import WeightsRead, read_policy
+from infra.provision.aws.naming import partition
+from infra.provision.naming import Tags
 
 CONTROL_PLANE_POLICIES = ("AmazonEKSClusterPolicy",)
 # The nodes' network plug-in has a role of its own, so that pods that reach a node's credentials get less.

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
-from infra.provision.account import Account
-from infra.provision.asking import Asking
-from infra.provision.capacity import CapacityPlan
+from infra.provision.aws.account import Account
+from infra.provision.aws.asking import Asking
+from infra.provision.aws.capacity import CapacityPlan
+from infra.provision.aws.eks.nodes import CAPACITY_TYPES, node_config, user_data
+from infra.provision.aws.eks.standing import StandingCluster
+from infra.provision.aws.first_boot import weights_of
+from infra.provision.aws.launch_template import layout_of, read_template
+from infra.provision.aws.naming import give_back_nodes
 from infra.provision.config_problems import account_problem
-from infra.provision.eks.nodes import CAPACITY_TYPES, node_config, user_data
-from infra.provision.eks.standing import StandingCluster
-from infra.provision.first_boot import weights_of
-from infra.provision.launch_template import layout_of, read_template
-from infra.provision.naming import give_back_nodes
 
 ACCELERATORS = "accelerators"
 

@@ -10,21 +10,21 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2, eks
 
 from infra.catalog.figures import read_loading_rates
-from infra.catalog.load import Catalog
 from infra.plan.topology import Topology
+from infra.provision.aws.eks.access import AccessSettings, EksAccess
+from infra.provision.aws.eks.cluster import ClusterSettings, EksCluster
+from infra.provision.aws.eks.decision import Decided, decide_cluster
+from infra.provision.aws.eks.nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
+from infra.provision.aws.eks.pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
+from infra.provision.aws.eks.software import EksSoftware
+from infra.provision.aws.eks.template import keeps_template
+from infra.provision.aws.first_boot import LUSTRE_FOLDER, mount_script
+from infra.provision.aws.host_access import WeightsRead
+from infra.provision.aws.stack_network import NetworkSettings, StackNetwork
+from infra.provision.aws.weight_rules import Loading, loading_warnings
+from infra.provision.aws.weight_store import WeightStore
 from infra.provision.cluster.workload import ClusterApi, Workload, pod_inventory
-from infra.provision.eks.access import AccessSettings, EksAccess
-from infra.provision.eks.cluster import ClusterSettings, EksCluster
-from infra.provision.eks.decision import Decided, decide
-from infra.provision.eks.nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
-from infra.provision.eks.pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
-from infra.provision.eks.software import EksSoftware
-from infra.provision.eks.template import keeps_template
-from infra.provision.first_boot import LUSTRE_FOLDER, mount_script
-from infra.provision.host_access import WeightsRead
-from infra.provision.stack_network import NetworkSettings, StackNetwork
-from infra.provision.weight_rules import Loading, loading_warnings
-from infra.provision.weight_store import WeightStore
+from infra.provision.platform import Declared
 from infra.spec.load import LoadedStack
 
 
@@ -38,23 +38,20 @@ class _Made:
     cluster: EksCluster
 
 
-def provision_aws_eks(
-    stack: LoadedStack, topology: Topology, catalog: Catalog, size_bytes: int
-) -> pulumi.Output[dict[str, object]]:
-    """Register a cluster and the objects of a stack in it; returns the inventory document, whose hosts are pods.
-
-    Args:
-        stack: the stack file.
-        topology: its hosts and groups.
-        catalog: what is true of the world.
-        size_bytes: of checkpoint and draft.
+def decide(declared: Declared) -> Decided:
+    """Everything that can be refused, before the first resource.
 
     Raises:
-        InfraError: the stack or the account's configuration is wrong; nothing was registered.
+        InfraError: the stack or the account's configuration is wrong, or the account lacks what they name.
     """
-    decided = decide(stack, topology, catalog)
+    return decide_cluster(declared.stack, declared.topology, declared.catalog)
+
+
+def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object]]:
+    """Register a cluster and the objects of a stack in it; returns the inventory document, whose hosts are pods."""
+    stack, topology = declared.stack, declared.topology
     loading = Loading(
-        size_bytes=size_bytes,
+        size_bytes=declared.size_bytes,
         num_hosts=decided.capacity.num_hosts,
         target_s=stack.spec.weights.load_target_s,
     )

@@ -10,10 +10,10 @@ from pulumi_aws import eks, ssm
 from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem
-from infra.provision.account import Account
-from infra.provision.asking import Asking
-from infra.provision.eks.config import EksFacts, admin_problem
-from infra.provision.eks.rules import (
+from infra.provision.aws.account import Account
+from infra.provision.aws.asking import Asking
+from infra.provision.aws.eks.config import EksFacts, admin_problem
+from infra.provision.aws.eks.rules import (
     FoundAddon,
     addon_problems,
     control_subnet_problems,
@@ -21,10 +21,10 @@ from infra.provision.eks.rules import (
     upgrade_problem,
     zone_problem,
 )
-from infra.provision.eks.standing import StandingCluster, find_standing
-from infra.provision.found import FoundSubnet
-from infra.provision.survey import find_subnet
-from infra.provision.zone import Zone
+from infra.provision.aws.eks.standing import StandingCluster, find_standing
+from infra.provision.aws.found import FoundSubnet
+from infra.provision.aws.survey import find_subnet
+from infra.provision.aws.zone import Zone
 
 _RELEASE = (
     "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/{architecture}/{kind}/recommended/"

@@ -7,7 +7,7 @@ import pulumi
 from infra.catalog.prices import read_prices
 from infra.memory.cluster_price import ClusterCost
 from infra.memory.price import hourly_price
-from infra.provision.capacity import CapacityPlan
+from infra.provision.aws.capacity import CapacityPlan
 from infra.render.purchases import cost_sentence
 
 

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem, ProblemsFound
-from infra.provision.account import (
-    Account,
-    lacking_subnet_problem,
-    read_own_values,
-)
 from infra.provision.address_blocks import is_the_world
+from infra.provision.aws.account import Account, lacking_subnet_problem
 from infra.provision.cluster.config import NODE_TUNING, cluster_problem, workload_problems
 from infra.provision.config_problems import PROJECT_NAME, account_problem
+from infra.provision.own_config import read_own_values
 from infra.render.cluster_facts import NodeTuningChoice
 
 EKS_CONFIG_NAMES = (

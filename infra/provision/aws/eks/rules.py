@@ -11,11 +11,12 @@ from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem
+from infra.provision.aws.eks.config import EksFacts, eks_problem
+from infra.provision.aws.found import FoundSubnet
+from infra.provision.aws.naming import give_back_nodes
+from infra.provision.aws.zone import Zone
 from infra.provision.config_problems import account_problem
-from infra.provision.eks.config import EksFacts, eks_problem
-from infra.provision.found import FoundSubnet
-from infra.provision.naming import STACK_TAG, give_back_nodes
-from infra.provision.zone import Zone
+from infra.provision.naming import STACK_TAG
 from infra.spec.stack import Waiver, Weights
 
 LOCAL_ZONE_RULE = "eks-local-zone"

@@ -18,29 +18,35 @@ from infra.errors import PrerequisiteError, Problem, ProblemsFound
 from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
-from infra.provision.account import Account, Demand, read_account, read_values
-from infra.provision.asking import Asking
-from infra.provision.capacity import CapacityPlan, plan_capacity
-from infra.provision.cluster.workload import WorkloadContent, judged_pods, workload_content
-from infra.provision.eks.config import EksFacts, read_eks, read_eks_values, small_network_problem
-from infra.provision.eks.pods import pod_facts, weights_volume
-from infra.provision.eks.rules import (
+from infra.provision.aws.account import Account, Demand, read_account, read_values
+from infra.provision.aws.asking import Asking
+from infra.provision.aws.capacity import CapacityPlan, plan_capacity
+from infra.provision.aws.eks.config import (
+    EksFacts,
+    read_eks,
+    read_eks_values,
+    small_network_problem,
+)
+from infra.provision.aws.eks.pods import pod_facts, weights_volume
+from infra.provision.aws.eks.rules import (
     POD_ADDRESSES,
     efa_count,
     local_zone_problem,
     storage_problem,
 )
-from infra.provision.eks.standing import StandingCluster
-from infra.provision.eks.survey import AddonDemand, ClusterSurvey, survey_for_cluster
-from infra.provision.eks.template import ACCELERATORS, block_problems, wanted_template
-from infra.provision.first_boot import mount_script
-from infra.provision.naming import Tags, give_back_nodes
+from infra.provision.aws.eks.standing import StandingCluster
+from infra.provision.aws.eks.survey import AddonDemand, ClusterSurvey, survey_for_cluster
+from infra.provision.aws.eks.template import ACCELERATORS, block_problems, wanted_template
+from infra.provision.aws.first_boot import mount_script
+from infra.provision.aws.naming import give_back_nodes
+from infra.provision.aws.purchase import tell_cost
+from infra.provision.aws.standing_machines import WantedNetwork, network_problem
+from infra.provision.aws.survey import Survey, find_subnet, survey_account
+from infra.provision.aws.weight_rules import change_problems, storage_problems
+from infra.provision.aws.weight_store import StoreSettings, choose_store
+from infra.provision.cluster.workload import WorkloadContent, judged_pods, workload_content
+from infra.provision.naming import Tags
 from infra.provision.previous import read_previous_weights
-from infra.provision.purchase import tell_cost
-from infra.provision.standing_machines import WantedNetwork, network_problem
-from infra.provision.survey import Survey, find_subnet, survey_account
-from infra.provision.weight_rules import change_problems, storage_problems
-from infra.provision.weight_store import StoreSettings, choose_store
 from infra.spec.load import LoadedStack
 
 _T = TypeVar("_T")
@@ -86,7 +92,7 @@ class _Wanted:
     parts: EksParts
 
 
-def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
+def decide_cluster(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
     """Everything that follows from stack, configuration and account.
 
     Raises:

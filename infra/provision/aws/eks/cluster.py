@@ -12,9 +12,10 @@ from pulumi import ResourceOptions
 from pulumi_aws import eks, vpc
 
 from infra.catalog.eks import ClusterAddon
-from infra.provision.eks.access import PODS, EksAccess
-from infra.provision.eks.config import EksFacts, admin_name
-from infra.provision.naming import Tags, partition
+from infra.provision.aws.eks.access import PODS, EksAccess
+from infra.provision.aws.eks.config import EksFacts, admin_name
+from infra.provision.aws.naming import partition
+from infra.provision.naming import Tags
 
 API_PORT = 443
 ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"

@@ -1,0 +1,1 @@
+"""AWS: machines on EC2, and a cluster of its own on EKS."""
