@@ -120,7 +120,8 @@ def _load() -> None:
     import pulumi_aws as aws  # noqa: PLC0415 - of the process alone that is copied
     import pulumi_kubernetes as kubernetes  # noqa: PLC0415
 
-    from infra.provision.aws import aws_eks, ec2_stack, existing_kubernetes, program  # noqa: F401, PLC0415
+    from infra.provision import existing_kubernetes, program  # noqa: F401, PLC0415
+    from infra.provision.aws import ec2_stack, eks_stack  # noqa: F401, PLC0415
 
     for part in (
         *(aws.cloudcontrol, aws.ec2, aws.eks, aws.iam, aws.kms, aws.s3, aws.ssm, aws.vpc),
