@@ -11,6 +11,7 @@ import pytest
 
 from infra.errors import ProblemsFound
 from infra.provision.aws_ec2 import session_manager_proxy
+from infra.provision.launch_template import ROOT_IOPS, ROOT_MIB_PER_S
 from infra.rehearsal.cloud.store import Store
 from infra.spec.load import PROJECT
 from tests.provision.belongings import own_stack
@@ -64,6 +65,7 @@ def test_machines_are_hardened(record: Record) -> None:
         (root,) = template["blockDeviceMappings"]
         assert root["ebs"]["encrypted"] == "true"
         assert root["ebs"]["volumeType"] == "gp3"
+        assert (root["ebs"]["throughput"], root["ebs"]["iops"]) == (ROOT_MIB_PER_S, ROOT_IOPS)
         assert all("associatePublicIpAddress" not in each for each in template["networkInterfaces"])
         assert all(
             each["securityGroups"] and each["subnetId"] for each in template["networkInterfaces"]
