@@ -169,6 +169,19 @@ def test_hosts_list_and_read_below_the_weights_prefix_alone(record: Record, tmp_
     assert by_action["s3:GetObject"]["Resource"] == "arn:aws:s3:::their-weights/kimi/*"
 
 
+def test_the_bucket_keeps_versions_for_a_while_and_no_parts_of_broken_uploads(
+    record: Record,
+) -> None:
+    recorded = record("gb200-2p1d")
+    (versioning,) = recorded.of_type("BucketVersioning").values()
+    assert versioning["versioningConfiguration"] == {"status": "Enabled"}
+    (lifecycle,) = recorded.of_type("BucketLifecycleConfiguration").values()
+    (rule,) = lifecycle["rules"]
+    assert rule["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 7}
+    assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 30}
+    assert rule["status"] == "Enabled"
+
+
 def test_what_holds_weights_answers_over_tls_alone(record: Record, tmp_path: Path) -> None:
     plain = {"Bool": {"aws:SecureTransport": "false"}}
     (bucket,) = record("gb200-2p1d").of_type("BucketPolicy").values()
