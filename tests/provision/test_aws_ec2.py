@@ -11,6 +11,7 @@ import pytest
 
 from infra.errors import ProblemsFound
 from infra.provision.aws.ec2_stack import session_manager_proxy
+from infra.provision.aws.launch_template import ROOT_IOPS, ROOT_MIB_PER_S
 from infra.rehearsal.cloud.store import Store
 from infra.spec.load import PROJECT
 from tests.provision.belongings import own_stack
@@ -64,6 +65,7 @@ def test_machines_are_hardened(record: Record) -> None:
         (root,) = template["blockDeviceMappings"]
         assert root["ebs"]["encrypted"] == "true"
         assert root["ebs"]["volumeType"] == "gp3"
+        assert (root["ebs"]["throughput"], root["ebs"]["iops"]) == (ROOT_MIB_PER_S, ROOT_IOPS)
         assert all("associatePublicIpAddress" not in each for each in template["networkInterfaces"])
         assert all(
             each["securityGroups"] and each["subnetId"] for each in template["networkInterfaces"]
@@ -165,6 +167,19 @@ def test_hosts_list_and_read_below_the_weights_prefix_alone(record: Record, tmp_
     by_action = {each["Action"]: each for each in rows}
     assert by_action["s3:ListBucket"]["Condition"] == {"StringLike": {"s3:prefix": "kimi/*"}}
     assert by_action["s3:GetObject"]["Resource"] == "arn:aws:s3:::their-weights/kimi/*"
+
+
+def test_the_bucket_keeps_versions_for_a_while_and_no_parts_of_broken_uploads(
+    record: Record,
+) -> None:
+    recorded = record("gb200-2p1d")
+    (versioning,) = recorded.of_type("BucketVersioning").values()
+    assert versioning["versioningConfiguration"] == {"status": "Enabled"}
+    (lifecycle,) = recorded.of_type("BucketLifecycleConfiguration").values()
+    (rule,) = lifecycle["rules"]
+    assert rule["abortIncompleteMultipartUpload"] == {"daysAfterInitiation": 7}
+    assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 30}
+    assert rule["status"] == "Enabled"
 
 
 def test_what_holds_weights_answers_over_tls_alone(record: Record, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import pytest
 
 from infra.provision.aws.first_boot import (
     AGAIN,
+    CONTAINERD,
+    DISKS,
+    DOCKER,
     LABEL,
     instance_store_script,
     lustre_source,
@@ -86,8 +90,18 @@ class Host:
         self._tools.mkdir()
         self._script = folder / "part-001"
         self.mark = folder / "mark"
-        script = instance_store_script(str(weights)).replace(boot_mark.FILE, str(self.mark))
+        self.disks, self.docker = folder / "disks", folder / "etc" / "daemon.json"
+        self.containerd = folder / "etc" / "config.toml"
+        script = instance_store_script(str(weights))
+        for was, now in (
+            (boot_mark.FILE, self.mark),
+            (DISKS, self.disks),
+            (DOCKER, self.docker),
+            (CONTAINERD, self.containerd),
+        ):
+            script = script.replace(was, str(now))
         self._script.write_text(script)
+        (self._tools / "python3").symlink_to(sys.executable)
         for name in ("sh", "mkdir", "awk"):
             (self._tools / name).symlink_to(str(shutil.which(name)))
         for name in ("install", "mount", "mkfs.xfs", "udevadm", "sleep"):
@@ -124,7 +138,8 @@ class Host:
             "blkid",
             "mdadm --assemble",
             "udevadm",
-            "systemctl",
+            "systemctl cat",
+            "systemctl is-active",
             "sleep",
         )
         return [line for line in self._calls.read_text().splitlines() if not line.startswith(asked)]
@@ -146,7 +161,8 @@ def test_raw_disks_are_joined_and_the_script_stays_for_every_boot(
         f"install -D -m 755 {tmp_path}/part-001 {AGAIN}",
         "mdadm --create /dev/md/weights --level=0 --force --raid-devices=1 /dev/nvme0n1",
         f"mkfs.xfs -q -L {LABEL} /dev/md/weights",
-        f"mount -o noatime /dev/md/weights {tmp_path}/models",
+        f"mount -o noatime /dev/md/weights {host.disks}",
+        f"mount --bind {host.disks}/weights {tmp_path}/models",
     ]
     assert host.boot() == made
     assert host.boot() == made  # after a stop the disks are raw again
@@ -156,7 +172,10 @@ def test_a_reboot_mounts_what_is_there_and_makes_no_file_system(host: Host, tmp_
     host.boot()
     host.has("mdadm", words="--assemble --scan")
     host.has("blkid", words=f"-L {LABEL}")
-    assert host.boot()[1:] == [f"mount -o noatime LABEL={LABEL} {tmp_path}/models"]
+    assert host.boot()[1:] == [
+        f"mount -o noatime LABEL={LABEL} {host.disks}",
+        f"mount --bind {host.disks}/weights {tmp_path}/models",
+    ]
 
 
 def test_disks_that_the_image_joins_are_used_at_every_boot(host: Host, tmp_path: Path) -> None:
@@ -185,17 +204,66 @@ def test_a_service_of_the_image_that_still_joins_the_disks_is_waited_for(host: H
     assert host.count("mdadm") == 0
 
 
-def test_where_that_service_has_failed_the_disks_are_joined_here(
-    host: Host, tmp_path: Path
-) -> None:
+def test_where_that_service_has_failed_the_disks_are_joined_here(host: Host) -> None:
     host.has("systemctl", words="dlami-nvme.service", says="failed")
-    assert host.boot()[-1] == f"mount -o noatime /dev/md/weights {tmp_path}/models"
+    assert host.boot()[-2] == f"mount -o noatime /dev/md/weights {host.disks}"
     assert host.count("sleep") == 0
 
 
 def test_what_is_mounted_already_is_left_alone(host: Host, tmp_path: Path) -> None:
     host.has("mountpoint", words=f"-q {tmp_path}/models")
     assert host.boot() == []
+
+
+RESTART = "systemctl restart containerd.service docker.service"
+
+
+def test_docker_and_containerd_keep_their_data_on_the_disks(host: Host, tmp_path: Path) -> None:
+    host.has("dockerd")
+    host.has("systemctl", words="restart")
+    host.docker.parent.mkdir()
+    host.docker.write_text('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
+    host.containerd.write_text('version = 2\n#root = "a"\nroot = "/b"\n[plugins]\n  root = "/c"\n')
+    for _ in range(2):
+        assert host.boot()[-2:] == [RESTART, f"mount --bind {host.disks}/weights {tmp_path}/models"]
+        assert json.loads(host.docker.read_text()) == {
+            "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}},
+            "data-root": f"{host.disks}/docker",
+        }
+        told = f'root = "{host.disks}/containerd"\nversion = 2\n#root = "a"\n[plugins]\n  root = "/c"\n'
+        assert host.containerd.read_text() == told
+    assert (host.disks / "docker").is_dir()
+    assert (host.disks / "containerd").is_dir()
+
+
+def test_a_host_without_their_files_gets_them(host: Host) -> None:
+    host.has("dockerd")
+    host.has("systemctl", words="restart")
+    host.boot()
+    assert json.loads(host.docker.read_text()) == {"data-root": f"{host.disks}/docker"}
+    assert host.containerd.read_text() == f'root = "{host.disks}/containerd"\nversion = 2\n'
+
+
+def test_a_host_without_docker_keeps_its_files(host: Host) -> None:
+    host.boot()
+    assert not host.docker.parent.exists()
+
+
+def test_docker_that_cannot_be_moved_leaves_no_weights_and_the_script_may_run_again(
+    host: Host, tmp_path: Path
+) -> None:
+    host.has("dockerd")
+    host.docker.parent.mkdir()
+    host.docker.write_text("{no JSON")
+    why = f"docker's data could not be put on {host.disks}, see /var/log/cloud-init-output.log"
+    assert not any("--bind" in call for call in host.boot(boot_mark.FAILED + why))
+    assert host.docker.read_text() == "{no JSON"
+    host.docker.write_text("{}")
+    assert RESTART in host.boot(boot_mark.FAILED + why)  # which fails here
+    host.has("systemctl", words="restart")
+    host.has("mountpoint", words=f"-q {host.disks}")
+    bound = f"mount --bind {host.disks}/weights {tmp_path}/models"
+    assert host.boot()[1:] == [RESTART, bound]
 
 
 def test_a_file_system_of_aws_is_mounted_over_tls_and_another_export_as_it_is() -> None:

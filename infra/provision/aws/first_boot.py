@@ -1,4 +1,4 @@
-"""What a cloud host does by itself: it makes room for the weights, at every boot where its own disks hold them.
+"""What a cloud host does by itself: it makes room for weights and images, at every boot where its own disks hold them.
 
 How far it came stands in a file of the host (`infra.render.boot_mark`), which `fab preflight` reads.
 """
@@ -32,6 +32,9 @@ if mountpoint -q "$weights"; then exit 0; fi
 AGAIN = "/var/lib/cloud/scripts/per-boot/moe-infra-weights"
 # Of the file system, at most twelve characters (mkfs.xfs): an array that the kernel joins again has another name.
 LABEL = "moe-weights"
+# Where this script mounts disks that the image leaves raw.
+DISKS = "/mnt/moe-infra"
+DOCKER, CONTAINERD = "/etc/docker/daemon.json", "/etc/containerd/config.toml"
 # Deep Learning AMIs join the instance store themselves, at every boot, by a service that may still be at work when this
 # script begins (aws-samples/awsome-distributed-training#427; its script waits up to 120 s). Others leave the disks raw.
 _NVME = f"""\
@@ -46,27 +49,66 @@ while systemctl cat dlami-nvme.service > /dev/null 2>&1 && ! mountpoint -q /opt/
   waited=$((waited + 2))
   sleep 2
 done
-if mountpoint -q /opt/dlami/nvme; then
-  mkdir -p /opt/dlami/nvme/weights
-  mount --bind /opt/dlami/nvme/weights "$weights"
-  exit 0
+disks=/opt/dlami/nvme
+if ! mountpoint -q "$disks"; then
+  disks={DISKS}
+  mkdir -p "$disks"
+  if mdadm --assemble --scan; then udevadm settle; fi
+  if mountpoint -q "$disks"; then
+    :  # an earlier run of this script came as far
+  elif blkid -L {LABEL} > /dev/null; then
+    mount -o noatime LABEL={LABEL} "$disks"
+  else
+    # only those without a signature: what the image has made of the others is its own
+    raw=$(lsblk -dpno NAME,MODEL,FSTYPE | awk '/Instance Storage *$/ {{print $1}}')
+    if [ -z "$raw" ]; then
+      why="there is no raw instance store, and weights would lie on the root volume"
+      exit 1
+    fi
+    # shellcheck disable=SC2086 # one word per disk
+    set -- $raw
+    mdadm --create /dev/md/weights --level=0 --force --raid-devices="$#" "$@"
+    mkfs.xfs -q -L {LABEL} /dev/md/weights
+    mount -o noatime /dev/md/weights "$disks"
+  fi
 fi
-if mdadm --assemble --scan; then udevadm settle; fi
-if blkid -L {LABEL} > /dev/null; then
-  mount -o noatime LABEL={LABEL} "$weights"
-  exit 0
+"""
+
+# Images lie in docker's folder, or in containerd's where docker 29 was installed anew (docs.docker.com, "containerd
+# image store with Docker Engine"). At a boot docker may start before the disks are there, so it starts again. Weights
+# come last: engines that started before have none to read, and a run that failed here is done again.
+_CONTAINERS = f"""\
+if command -v dockerd > /dev/null; then
+  ended_early=$why
+  why="docker's data could not be put on $disks, see /var/log/cloud-init-output.log"
+  mkdir -p "$disks/docker" "$disks/containerd"
+  python3 - "$disks" << 'END'
+import json, pathlib, re, sys
+
+def put(path, text):
+    file = pathlib.Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.with_suffix(".new").write_text(text)
+    file.with_suffix(".new").replace(file)
+
+def read(path):
+    file = pathlib.Path(path)
+    return file.read_text() if file.exists() else ""
+
+kept = json.loads(read("{DOCKER}").strip() or "{{}}")
+put("{DOCKER}", json.dumps({{**kept, "data-root": sys.argv[1] + "/docker"}}, indent=1) + "\\n")
+# a key before the first table is containerd's own
+parts = r"(.*?)(^[ \\t]*\\[|\\Z)(.*)"
+text = read("{CONTAINERD}") or "version = 2\\n"
+own, table, rest = re.match(parts, text, re.M | re.S).groups()
+own = re.sub(r"^[ \\t]*root[ \\t]*=.*\\n?", "", own, flags=re.M)
+put("{CONTAINERD}", 'root = "' + sys.argv[1] + '/containerd"\\n' + own + table + rest)
+END
+  systemctl restart containerd.service docker.service
+  why=$ended_early
 fi
-# only those without a signature: what the image has made of the others is its own
-disks=$(lsblk -dpno NAME,MODEL,FSTYPE | awk '/Instance Storage *$/ {{print $1}}')
-if [ -z "$disks" ]; then
-  why="there is no raw instance store, and weights would lie on the root volume"
-  exit 1
-fi
-# shellcheck disable=SC2086 # one word per disk
-set -- $disks
-mdadm --create /dev/md/weights --level=0 --force --raid-devices="$#" "$@"
-mkfs.xfs -q -L {LABEL} /dev/md/weights
-mount -o noatime /dev/md/weights "$weights"
+mkdir -p "$disks/weights"
+mount --bind "$disks/weights" "$weights"
 """
 
 # Amazon Linux 2023 has it as a package (AWS, FSx for Lustre User Guide, "Installing the Lustre client").
@@ -98,12 +140,12 @@ _EFS = re.compile(r"fs-[0-9a-f]+\.efs\.[a-z0-9-]+\.amazonaws\.com(\.cn)?:/\S*")
 
 
 def instance_store_script(path: str) -> str:
-    """The script that puts the host's own disks under the weights' path, at the first boot and at every later one.
+    """The script that puts weights and docker's data on the host's own disks, at the first boot and at every later one.
 
     Args:
         path: absolute path of the weights on the host.
     """
-    return _prepare(path) + _NVME
+    return _prepare(path) + _NVME + _CONTAINERS
 
 
 def mount_script(path: str, source: str) -> str:

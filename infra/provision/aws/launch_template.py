@@ -25,16 +25,28 @@ METADATA: Mapping[str, str | int] = {
     "http_tokens": "required",
     "http_put_response_hop_limit": 1,
 }
+# Serving images are read from it: 4 times the 125 MiB/s of gp3, twice its 3000 IOPS, which 12 GiB may have. (IOPS: EC2
+# API, EbsBlockDevice. 125 MiB/s and 500 IOPS a GiB: saisci.com, "gp3 Throughput Explained" and "Understanding gp3
+# IOPS", which quote the EBS User Guide. Checked 2026-11-27.)
+ROOT_MIB_PER_S = 500
+ROOT_IOPS = 6000
+# On EKS another version of a template replaces nodes, and no operator asked for that: one that stands keeps its speed.
+KEPT_SPEED = [f"blockDeviceMappings[0].ebs.{each}" for each in ("iops", "throughput")]
 
 
 def root_volume(
     size_gib: int, device: str = USUAL_ROOT_DEVICE
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """An encrypted root volume."""
+    """An encrypted root volume, faster than the least that the cloud gives."""
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-            volume_type="gp3", volume_size=size_gib, encrypted="true", delete_on_termination="true"
+            volume_type="gp3",
+            volume_size=size_gib,
+            iops=ROOT_IOPS,
+            throughput=ROOT_MIB_PER_S,
+            encrypted="true",
+            delete_on_termination="true",
         ),
     )
 

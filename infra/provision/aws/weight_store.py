@@ -55,6 +55,16 @@ def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSetting
     )
 
 
+# What is paid for and nobody reads: parts of an upload that broke off, and what was overwritten or deleted.
+_LEFT_OVER: s3.BucketLifecycleConfigurationRuleArgsDict = {
+    "id": "left-over",
+    "status": "Enabled",
+    "filter": {"prefix": ""},
+    "abort_incomplete_multipart_upload": {"days_after_initiation": 7},
+    "noncurrent_version_expiration": {"noncurrent_days": 30},
+}
+
+
 class WeightStore(pulumi.ComponentResource):
     """A bucket, and for FSx a Lustre file system that is filled from it; or an EFS file system.
 
@@ -115,6 +125,18 @@ class WeightStore(pulumi.ComponentResource):
             bucket=bucket.id,
             policy=bucket.arn.apply(lambda arn: tls_policy("s3:*", [arn, f"{arn}/*"])),
             opts=self._kept,
+        )
+        versioning = s3.BucketVersioning(
+            "weights",
+            bucket=bucket.id,
+            versioning_configuration={"status": "Enabled"},
+            opts=self._kept,
+        )
+        s3.BucketLifecycleConfiguration(
+            "weights",
+            bucket=bucket.id,
+            rules=[_LEFT_OVER],
+            opts=ResourceOptions.merge(self._kept, ResourceOptions(depends_on=[versioning])),
         )
         name: pulumi.Output[str] = bucket.id
         return name

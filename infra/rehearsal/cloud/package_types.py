@@ -90,7 +90,10 @@ def resource_type(token: str) -> ResourceType:
     if match is None or not file.is_file():
         raise UnknownTypeError(token)
     nested = file.with_name("_inputs.py")
-    inputs = _properties(_class_text(file, f"{match[3]}Args"), nested)
+    # where a nested object has that name already, the resource's own arguments are called otherwise
+    is_taken = f"class {match[3]}InitArgs" in _text(file)
+    arguments = f"{match[3]}{'Init' * is_taken}Args"
+    inputs = _properties(_class_text(file, arguments), nested)
     outputs = frozenset(_wire_names(_class_text(file, match[3])).values())
     return ResourceType(token=token, inputs=inputs, outputs=outputs)
 

@@ -15,6 +15,8 @@ from infra.rehearsal.cloud.world import ZONES
 BUCKET = "aws:s3/bucket:Bucket"
 ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
 BUCKET_POLICY = "aws:s3/bucketPolicy:BucketPolicy"
+BUCKET_VERSIONING = "aws:s3/bucketVersioning:BucketVersioning"
+BUCKET_LIFECYCLE = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ELASTIC = "aws:efs/fileSystem:FileSystem"
 ELASTIC_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
@@ -40,7 +42,7 @@ def _make_bucket(request: Request) -> Made:
     return Made(id=name, computed=computed)
 
 
-def _make_access_block(request: Request) -> Made:
+def _make_part_of_bucket(request: Request) -> Made:
     name = request.text("bucket")
     if not _bucket_exists(request, name):
         raise RefusedError("NoSuchBucket", f"The specified bucket does not exist: {name}.")
@@ -48,7 +50,7 @@ def _make_access_block(request: Request) -> Made:
 
 
 def _make_bucket_policy(request: Request) -> Made:
-    made = _make_access_block(request)
+    made = _make_part_of_bucket(request)
     check_resource_policy(request.text("policy"), "MalformedPolicy")
     return made
 
@@ -203,9 +205,11 @@ KINDS: Mapping[str, Kind] = {
     BUCKET: Kind(noun="S3 Bucket", make=_make_bucket, auto_name="bucket"),
     ACCESS_BLOCK: Kind(
         noun="S3 Bucket Public Access Block",
-        make=_make_access_block,
+        make=_make_part_of_bucket,
     ),
     BUCKET_POLICY: Kind(noun="S3 Bucket Policy", make=_make_bucket_policy),
+    BUCKET_VERSIONING: Kind(noun="S3 Bucket Versioning", make=_make_part_of_bucket),
+    BUCKET_LIFECYCLE: Kind(noun="S3 Bucket Lifecycle Configuration", make=_make_part_of_bucket),
     LUSTRE: Kind(
         noun="FSx for Lustre File System",
         make=_make_lustre,

@@ -14,6 +14,14 @@ import yaml
 
 STACK = "gb200-2p1d"
 EKS_STACK = "eks-b200-tp8"
+# What outlives everything else of a stack that keeps its weights in a bucket.
+BUCKET_KINDS = [
+    "Bucket",
+    "BucketLifecycleConfiguration",
+    "BucketPolicy",
+    "BucketPublicAccessBlock",
+    "BucketVersioning",
+]
 
 
 def resources(cloud: Path, kind: str) -> list[Path]:

@@ -19,6 +19,7 @@ from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import PARAMETERS
 from infra.spec.load import PROJECT
 from tests.rehearsal.cloud.command import (
+    BUCKET_KINDS,
     STACK,
     Pulumi,
     destroy_all_but_weights,
@@ -95,7 +96,7 @@ def test_the_life_of_a_stack(pulumi_bin: Path, warm_python: WarmPython, tmp_path
     assert pulumi("state", "unprotect", "--all", "--yes").returncode == 0
     ended = pulumi("destroy", "--yes", "--skip-preview")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert kinds_left(cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
+    assert kinds_left(cloud) == BUCKET_KINDS
     state = json.loads(pulumi("stack", "export").stdout)
     assert state["deployment"].get("resources", []) == []
     assert project_status() == before

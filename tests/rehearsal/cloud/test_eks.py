@@ -15,7 +15,14 @@ from infra.provision.aws.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import NODE_IMAGES
-from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left, resources, waits
+from tests.rehearsal.cloud.command import (
+    BUCKET_KINDS,
+    Pulumi,
+    edit_stack,
+    kinds_left,
+    resources,
+    waits,
+)
 from tests.rehearsal.cloud.spying import Spy
 
 pytestmark = pytest.mark.pulumi
@@ -155,4 +162,4 @@ def test_the_life_of_a_cluster_and_its_workload(
     assert pulumi("state", "unprotect", urn, "--yes").returncode == 0
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert kinds_left(cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
+    assert kinds_left(cloud) == BUCKET_KINDS

@@ -15,6 +15,7 @@ from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.spec.load import PROJECT, load_stack, stack_names
 from tests.rehearsal.cloud.command import (
+    BUCKET_KINDS,
     Pulumi,
     destroy_all_but_weights,
     edit_stack,
@@ -65,4 +66,4 @@ def test_a_stack_is_made_once_and_destroyed_but_for_its_weights(
     assert SPY.sees_in("".join(pulumi.said)) == set()
 
     destroy_all_but_weights(pulumi)
-    assert kinds_left(project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
+    assert kinds_left(project.cloud) == BUCKET_KINDS

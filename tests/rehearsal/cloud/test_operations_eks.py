@@ -15,7 +15,7 @@ from infra.provision.aws.naming import give_back_nodes
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.render.weights_copy import copied_folders
-from tests.rehearsal.cloud.command import EKS_STACK, kinds_left, resources
+from tests.rehearsal.cloud.command import BUCKET_KINDS, EKS_STACK, kinds_left, resources
 from tests.rehearsal.cloud.operations_page import NEXT, Typist, page
 
 pytestmark = [
@@ -49,7 +49,7 @@ def test_the_life_of_a_cluster_page_by_page(eks_typist: Typist, catalog: Catalog
     end = 1 + next(n for n, line in enumerate(lines) if line.startswith("pulumi destroy"))
     assert "; ".join(lines[end - 2 : end]) == give_back_nodes(EKS_STACK)
     typist.type(lines[:end])
-    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
+    assert kinds_left(typist.project.cloud) == BUCKET_KINDS
     typist.type(lines[end:])
     assert resources(typist.project.cloud, "Bucket") == [bucket]
     target = template(typist)["capacityReservationSpecification"]["capacityReservationTarget"]

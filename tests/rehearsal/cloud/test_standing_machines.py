@@ -17,7 +17,7 @@ from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.wire import UNKNOWN
-from tests.rehearsal.cloud.command import STACK, Pulumi, edit_stack, resources
+from tests.rehearsal.cloud.command import EKS_STACK, STACK, Pulumi, edit_stack, resources
 from tests.rehearsal.cloud.conftest import Cloud
 from tests.rehearsal.cloud.refusing import started
 
@@ -140,6 +140,32 @@ def test_first_boot_and_networks_take_no_machine_away(make_project: Make) -> Non
     assert not any(text.endswith("# older\n") for text in first_boots(project.cloud))
     assert replaced(pulumi) == 0
     assert machines(project.cloud) == before
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow  # a rack and a cluster come up
+@pytest.mark.parametrize(
+    ("stack", "updated"),
+    [(STACK, {"LaunchTemplate prefill", "LaunchTemplate decode"}), (EKS_STACK, set())],
+)
+def test_machines_with_slow_root_volumes_are_neither_replaced_nor_refused(
+    make_project: Make, stack: str, updated: set[str]
+) -> None:
+    project = make_project(stack)
+    pulumi = started(project)
+    ok(pulumi, "up", "--yes", "--skip-preview")
+    for path in resources(project.cloud, "LaunchTemplate"):
+        path.write_text(json.dumps(json.loads(path.read_text(), object_hook=without_speed)))
+    ok(pulumi, "refresh", "--yes", "--skip-preview")
+    assert replaced(pulumi) == 0
+    steps = pulumi.steps("up")
+    assert set(steps) <= {"same", "update"}
+    assert steps.get("update", set()) == updated
+
+
+def without_speed(found: dict[str, object]) -> dict[str, object]:
+    """A root volume as an older release of this project had it."""
+    return {name: value for name, value in found.items() if name not in ("iops", "throughput")}
 
 
 def machines(cloud: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import Store, read_account, write_account
 from tests.provision.belongings import their_network
-from tests.rehearsal.cloud.command import Pulumi, kinds_left, resources, waits
+from tests.rehearsal.cloud.command import BUCKET_KINDS, Pulumi, kinds_left, resources, waits
 
 pytestmark = [
     pytest.mark.pulumi,
@@ -24,13 +24,8 @@ pytestmark = [
 Make = Callable[..., ScratchProject]
 # The file system, its source, and the network without which it would answer nobody.
 KEPT_WITH_LUSTRE = [
-    *(
-        "Bucket",
-        "BucketPolicy",
-        "BucketPublicAccessBlock",
-        "DataRepositoryAssociation",
-        "LustreFileSystem",
-    ),
+    *BUCKET_KINDS,
+    *("DataRepositoryAssociation", "LustreFileSystem"),
     *("SecurityGroup", "SecurityGroupEgressRule", "SecurityGroupIngressRule", "Subnet", "Vpc"),
 ]
 

@@ -16,6 +16,7 @@ from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
 from infra.provision.aws.eks.rules import MAX_PODS
 from infra.provision.aws.launch_template import (
+    KEPT_SPEED,
     KEPT_TAGS,
     METADATA,
     capacity_arguments,
@@ -238,7 +239,7 @@ def _launch_template(
         tag_specifications=_tagged(tags.lasting(name, **named)),
         update_default_version=True,
         tags=tags.of(name, **named),
-        opts=ResourceOptions(parent=parent, ignore_changes=KEPT_TAGS),
+        opts=ResourceOptions(parent=parent, ignore_changes=[*KEPT_SPEED, *KEPT_TAGS]),
         **capacity_arguments(nodes.capacity, nodes.reservation_id),
     )
 
