@@ -104,6 +104,18 @@ def test_efa_rules_refer_to_the_group_itself_and_nobody_else_gets_in(record: Rec
     assert all("cidrIpv4" not in rule for rule in rules.values())
 
 
+def test_hosts_read_from_s3_what_others_keep_and_write_to_their_own_account_alone(
+    record: Record,
+) -> None:
+    endpoints = record("gb200-2p1d").of_type("VpcEndpoint")
+    reading, writing = json.loads(endpoints["s3"]["policy"])["Statement"]
+    assert reading["Action"] == ["s3:Get*", "s3:List*"]
+    assert "Condition" not in reading
+    own = {"aws:ResourceAccount": "${aws:PrincipalAccount}"}
+    assert writing["Condition"] == {"StringEquals": own}
+    assert all("policy" not in one for name, one in endpoints.items() if name != "s3")
+
+
 def test_without_an_open_port_ssh_goes_through_session_manager(record: Record) -> None:
     host = record("gb200-2p1d", ssh_from_cidr="").inventory["hosts"][0]
     assert host["proxy_command"] == session_manager_proxy(host["instance_id"], "us-east-1")

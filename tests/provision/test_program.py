@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 
 from infra.errors import ProblemsFound
 from infra.spec.load import PROJECT, load_stack, stack_names
+from infra.spec.plain_yaml import read_yaml
 
 Record = Callable[..., Any]
 
@@ -73,3 +75,12 @@ def test_account_facts_hold_no_secret_salt_or_reservation(path: Path) -> None:
 
 def test_the_program_is_small() -> None:
     assert len((PROJECT / "infra" / "__main__.py").read_text().splitlines()) <= 30
+
+
+def test_the_project_file_asks_for_the_release_that_the_tests_run() -> None:
+    wanted = read_yaml(PROJECT / "Pulumi.yaml")["requiredPulumiVersion"]
+    built = (PROJECT / "scripts/pulumi/cli/go.mod").read_text()
+    (release,) = re.findall(
+        r"^require github\.com/pulumi/pulumi/pkg/v3 v(\S+)", built, re.MULTILINE
+    )
+    assert wanted == f">={release} <4.0.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pulumi
@@ -15,6 +16,22 @@ from infra.provision.naming import Tags
 
 # What Session Manager needs: AWS, Systems Manager User Guide, "VPC endpoints".
 SESSION_MANAGER_SERVICES = ("ssm", "ssmmessages", "ec2messages")
+# Hosts read what others keep in S3: packages, images, weights. What they write stays in their own account, so that
+# nothing leaves by a bucket of somebody else. (AWS, "Control access to VPC endpoints using endpoint policies";
+# condition keys: IAM User Guide, "AWS global condition context keys".)
+_READING = {
+    "Effect": "Allow",
+    "Principal": "*",
+    "Action": ["s3:Get*", "s3:List*"],
+    "Resource": "*",
+}
+_WRITING = {
+    "Effect": "Allow",
+    "Principal": "*",
+    "Action": "s3:*",
+    "Resource": "*",
+    "Condition": {"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}},
+}
 EVERYWHERE = "0.0.0.0/0"
 ANY_PROTOCOL = "-1"
 
@@ -231,6 +248,7 @@ class StackNetwork(pulumi.ComponentResource):
             service_name=f"com.amazonaws.{region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[self._host_routes.id],
+            policy=json.dumps({"Version": "2012-10-17", "Statement": [_READING, _WRITING]}),
             tags=self._tags.of("s3"),
             opts=self._child,
         )

@@ -1,17 +1,13 @@
-"""Networks of the emulated cloud: VPC, subnets, routes, gateways, security groups, endpoints.
-
-Refusals of endpoints follow AWS PrivateLink, "Access an AWS service using an interface VPC endpoint"; one in a zone:
-terraform-aws-modules/terraform-aws-vpc#583.
-"""
+"""Networks of the emulated cloud: VPC, subnets, routes, gateways, security groups."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, network
 from infra.rehearsal.cloud.store import digits
-from infra.rehearsal.cloud.world import GATEWAY_SERVICES, INTERFACE_SERVICES, ZONES
+from infra.rehearsal.cloud.world import ZONES
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -25,9 +21,8 @@ NAT_GATEWAY = "aws:ec2/natGateway:NatGateway"
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
-ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 
-_IN_VPC = Link(path="vpcId", token=VPC, code="InvalidVpcID.NotFound")
+IN_VPC = Link(path="vpcId", token=VPC, code="InvalidVpcID.NotFound")
 _LARGEST_PREFIX, _SMALLEST_PREFIX = (
     16,
     28,
@@ -246,65 +241,6 @@ def _make_rule(request: Request, token: str) -> Made:
     return Made(id=identity, computed={"arn": arn, "securityGroupRuleId": identity})
 
 
-def _make_endpoint(request: Request) -> Made:
-    kind = request.text("vpcEndpointType") or "Gateway"
-    service = request.text("serviceName").removeprefix(f"com.amazonaws.{request.region}.")
-    if service not in (GATEWAY_SERVICES if kind == "Gateway" else INTERFACE_SERVICES):
-        what = f"The Vpc Endpoint Service '{request.text('serviceName')}' does not exist"
-        raise RefusedError("InvalidServiceName", f"{what} as {kind} in {request.region}.")
-    subnets = request.inputs.get("subnetIds")
-    if kind == "Interface" and not subnets:
-        raise RefusedError("InvalidParameter", "An interface endpoint needs subnetIds.")
-    if kind == "Gateway" and subnets:
-        raise RefusedError(
-            "InvalidParameter", "A gateway endpoint takes routeTableIds, not subnetIds."
-        )
-    _check_zones(request, subnets if isinstance(subnets, list) else [], service)
-    if request.inputs.get("privateDnsEnabled") is True:
-        _check_private_names(request)
-    identity = f"vpce-{request.digits}"
-    return Made(
-        id=identity,
-        computed={
-            "arn": ec2_arn(request, "vpc-endpoint", identity),
-            "ownerId": request.account_id,
-            "state": "available",
-            "vpcEndpointType": kind,
-        },
-    )
-
-
-def _check_zones(request: Request, subnets: Sequence[object], service: str) -> None:
-    """An endpoint stands once in a zone, and in no Local Zone."""
-    taken: set[object] = set()
-    for subnet in subnets:
-        found = request.store.get(SUBNET, str(subnet))
-        zone_id = str(found.outputs["availabilityZoneId"]) if found is not None else ""
-        if zone_id and ZONES[zone_id].type == "local-zone":
-            raise RefusedError(
-                "InvalidParameter", f"{service} is not offered in the zone of {subnet}."
-            )
-        if zone_id in taken:
-            what = f"Found another VPC endpoint subnet in the availability zone of {subnet}."
-            raise RefusedError("DuplicateSubnetsInSameZone", what)
-        taken.add(zone_id)
-
-
-def _check_private_names(request: Request) -> None:
-    """Names of a service's own lead to its endpoint where the network answers names, and to one alone."""
-    vpc = request.linked(VPC, "vpcId")
-    attributes = {"enableDnsSupport": True, "enableDnsHostnames": False}  # and what they are unset
-    if vpc is not None and not all(vpc.inputs.get(k, v) is True for k, v in attributes.items()):
-        what = "Enabling private DNS requires both enableDnsSupport and enableDnsHostnames VPC attributes set to true"
-        raise RefusedError("InvalidParameter", f"{what} for {vpc.id}")
-    for other in request.others(ENDPOINT):
-        if other.inputs.get("privateDnsEnabled") is True and all(
-            other.inputs.get(key) == request.text(key) for key in ("vpcId", "serviceName")
-        ):
-            what = "private-dns-enabled cannot be set because there is already a conflicting DNS domain"
-            raise RefusedError("InvalidParameter", f"{what} in the VPC {request.text('vpcId')}")
-
-
 _RULE_LINKS = tuple(
     Link(path=path, token=SECURITY_GROUP, code="InvalidGroup.NotFound")
     for path in ("securityGroupId", "referencedSecurityGroupId")
@@ -318,19 +254,19 @@ KINDS: Mapping[str, Kind] = {
     SUBNET: Kind(
         noun="EC2 Subnet",
         make=_make_subnet,
-        links=(_IN_VPC,),
+        links=(IN_VPC,),
     ),
     ZONE_GROUP: Kind(
         noun="EC2 Availability Zone Group",
         make=_make_zone_group,
     ),
     INTERNET_GATEWAY: Kind(
-        noun="EC2 Internet Gateway", make=_make_internet_gateway, links=(_IN_VPC,)
+        noun="EC2 Internet Gateway", make=_make_internet_gateway, links=(IN_VPC,)
     ),
     ROUTE_TABLE: Kind(
         noun="EC2 Route Table",
         make=_make_route_table,
-        links=(_IN_VPC,),
+        links=(IN_VPC,),
     ),
     ASSOCIATION: Kind(
         noun="EC2 Route Table Association",
@@ -370,7 +306,7 @@ KINDS: Mapping[str, Kind] = {
         noun="EC2 Security Group",
         make=_make_security_group,
         auto_name="name",
-        links=(_IN_VPC,),
+        links=(IN_VPC,),
     ),
     INGRESS_RULE: Kind(
         noun="VPC Security Group Rule",
@@ -381,19 +317,5 @@ KINDS: Mapping[str, Kind] = {
         noun="VPC Security Group Rule",
         make=lambda request: _make_rule(request, EGRESS_RULE),
         links=_RULE_LINKS,
-    ),
-    ENDPOINT: Kind(
-        noun="EC2 VPC Endpoint",
-        make=_make_endpoint,
-        links=(
-            _IN_VPC,
-            Link(path="routeTableIds[]", token=ROUTE_TABLE, code="InvalidRouteTableId.NotFound"),
-            Link(path="subnetIds[]", token=SUBNET, code="InvalidSubnetId.NotFound"),
-            Link(
-                path="securityGroupIds[]",
-                token=SECURITY_GROUP,
-                code="InvalidSecurityGroupId.NotFound",
-            ),
-        ),
     ),
 }

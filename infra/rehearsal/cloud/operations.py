@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.rehearsal.cloud import (
     cluster_kinds,
+    endpoint_kinds,
     identity_kinds,
     load_balancer_kinds,
     machine_kinds,
@@ -29,6 +30,7 @@ from infra.rehearsal.cloud.wire import UNKNOWN
 
 KINDS: Mapping[str, Kind] = {
     **network_kinds.KINDS,
+    **endpoint_kinds.KINDS,
     **identity_kinds.KINDS,
     **machine_kinds.KINDS,
     **storage_kinds.KINDS,

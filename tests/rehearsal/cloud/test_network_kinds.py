@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.rehearsal.cloud import operations
+from infra.rehearsal.cloud.endpoint_kinds import ENDPOINT
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.network_kinds import (
     ADDRESS,
     ASSOCIATION,
-    ENDPOINT,
     INGRESS_RULE,
     INTERNET_GATEWAY,
     NAT_GATEWAY,
@@ -180,3 +180,14 @@ def test_what_belongs_together_is_of_one_network(cloud: Cloud) -> None:
         (INGRESS_RULE, {**rule, "ipProtocol": "-1"}),
     ):
         assert "belong to different networks" in cloud.refusal(token, **inputs)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["{", '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*"}]}'],
+)
+def test_an_endpoint_takes_no_policy_that_is_none(cloud: Cloud, policy: str) -> None:
+    vpc = cloud.make(VPC, cidrBlock="10.0.0.0/16")
+    wanted = {"vpcId": vpc.id, "serviceName": "com.amazonaws.us-east-1.s3"}
+    assert "InvalidPolicyDocument" in cloud.refusal(ENDPOINT, **wanted, policy=policy)
+    cloud.make(ENDPOINT, **wanted)
