@@ -42,6 +42,7 @@ class Account:
         subnet_id: an existing subnet for hosts; None to make a network.
         gateway_subnet_id: an existing subnet for a load balancer; None for that of hosts.
         clients: who may dial the load balancer; None for the network that is made for hosts, or the hosts' own subnet.
+        notice_topic: ARN of the SNS topic that hears of the end of a block; None for nobody.
         replace_machines: hosts whose machines `pulumi up` may give back and launch anew.
         tags: further tags of every resource.
     """
@@ -63,6 +64,7 @@ class Account:
     clients: str | None
     lustre: LustreSettings
     root_volume_gib: int
+    notice_topic: str | None
     replace_machines: tuple[str, ...]
     tags: Mapping[str, str]
 
@@ -157,6 +159,12 @@ _KEYS = (
         meaning="the machine image to pin",
     ),
     _Key(
+        name="notice_topic",
+        pattern=r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}",
+        example="arn:aws:sns:us-east-1:123456789012:capacity-ends",
+        meaning="the SNS topic that hears of the end of a capacity block",
+    ),
+    _Key(
         name="replace_machines",
         pattern=r"[a-z0-9\-]+(,[a-z0-9\-]+)*",
         example="decode-0",
@@ -248,6 +256,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         vpc_cidr=ipaddress.IPv4Network(known["vpc_cidr"]),
         weights_bucket=known.get("weights_bucket"),
         weights_mount=known.get("weights_mount"),
+        notice_topic=known.get("notice_topic"),
         subnet_id=known.get("subnet_id"),
         gateway_subnet_id=known.get("gateway_subnet_id"),
         clients=known.get("clients_cidr"),

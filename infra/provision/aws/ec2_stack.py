@@ -13,6 +13,7 @@ from infra.catalog.figures import read_loading_rates
 from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.aws.account import Account, Demand, read_account, read_values
+from infra.provision.aws.block_notice import BlockNotice, NoticeSettings, notice_settings
 from infra.provision.aws.capacity import CapacityPlan, plan_capacity
 from infra.provision.aws.first_boot import instance_store_script, mount_script, user_data
 from infra.provision.aws.host_access import HostAccess, WeightsRead
@@ -53,6 +54,7 @@ class Decided:
     store: StoreSettings
     survey: Survey
     tags: Tags
+    notice: NoticeSettings | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,7 @@ def decide(declared: Declared) -> Decided:
         store=store,
         survey=survey,
         tags=tags,
+        notice=notice_settings(account, demand, survey.reservation),
     )
 
 
@@ -131,6 +134,8 @@ def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object
     weights = WeightStore(name, decided.store, network)
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
     access = HostAccess(name, tags=decided.tags, read=read)
+    if decided.notice is not None:
+        BlockNotice(name, decided.notice, decided.tags)
     instances = _launch(decided, _Made(network=network, weights=weights, access=access))
     url = _ingress(decided, settings, network, instances[topology.router_host])
     return _inventory(decided, instances, weights, url)

@@ -11,6 +11,7 @@ from pulumi_aws import ec2, eks
 
 from infra.catalog.figures import read_loading_rates
 from infra.plan.topology import Topology
+from infra.provision.aws.block_notice import BlockNotice
 from infra.provision.aws.eks.access import AccessSettings, EksAccess
 from infra.provision.aws.eks.cluster import ClusterSettings, EksCluster
 from infra.provision.aws.eks.decision import Decided, decide_cluster
@@ -59,6 +60,8 @@ def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object
     for warning in loading_warnings(decided.store.storage, lustre, loading, read_loading_rates()):
         pulumi.log.warn(warning)
     made = _make_cluster(topology.stack, decided)
+    if decided.notice is not None:
+        BlockNotice(topology.stack, decided.notice, decided.tags)
     nodes = _nodes(decided, made)
     provider = kubernetes.Provider(
         "cluster",

@@ -154,7 +154,7 @@ def past_notice_problem(found: FoundReservation, demand: Demand, now: datetime) 
         now: with its time zone.
     """
     notice = notice_minutes(demand.capacity, are_managed_nodes=not demand.has_login)
-    end = _moment(found.end)
+    end = moment(found.end)
     if notice is None or end is None or found.state in _OVER:
         return None
     if now < end - timedelta(minutes=notice):
@@ -171,7 +171,7 @@ def past_notice_problem(found: FoundReservation, demand: Demand, now: datetime) 
     )
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: str) -> datetime | None:
     """RFC 3339 as a moment; None for anything else, and for a time without its zone."""
     try:
         moment = datetime.fromisoformat(text)

@@ -7,18 +7,17 @@ were made. All of it can be asked first; every answer that does not fit is one p
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import pulumi
 import pulumi_aws as aws
-from pulumi_aws import cloudcontrol, ec2, lb, s3, ssm
+from pulumi_aws import ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import ProblemsFound
 from infra.provision.aws.account import Account, Demand
 from infra.provision.aws.asking import Asking, last_line
+from infra.provision.aws.block_notice import find_topic
 from infra.provision.aws.found import (
     FoundImage,
     FoundLoadBalancer,
@@ -26,18 +25,15 @@ from infra.provision.aws.found import (
     FoundSubnet,
     address_shortage,
     arn_problem,
-    end_notice,
     gateway_problems,
     image_problem,
     ingress_problem,
     load_balancer_problems,
-    not_begun_problem,
     offering_problem,
-    past_notice_problem,
-    reservation_problems,
     subnet_problems,
 )
 from infra.provision.aws.quotas import quota_problems
+from infra.provision.aws.reservations import find_reservation, read_reservation, zone_id_of
 from infra.provision.aws.zone import Zone, unseen_zone_problem, zone_example
 from infra.provision.config_problems import account_problem
 from infra.provision.naming import STACK_TAG
@@ -52,7 +48,7 @@ class Survey:
     """What was found.
 
     Args:
-        num_reserved: machines in the reservation; None without one, or where nobody may look at it.
+        reservation: None without one, or where nobody may look at it.
         images: by instance type.
         subnet: the operator's own, None when a network is made.
         gateway_subnet: the operator's own for load balancers, None when they stand beside hosts.
@@ -60,11 +56,16 @@ class Survey:
     """
 
     zone: Zone
-    num_reserved: int | None
+    reservation: FoundReservation | None
     images: dict[str, FoundImage]
     subnet: FoundSubnet | None
     gateway_subnet: FoundSubnet | None
     load_balancer: FoundLoadBalancer | None
+
+    @property
+    def num_reserved(self) -> int | None:
+        """Machines in the reservation; None without one, or where nobody may look at it."""
+        return self.reservation.num_instances if self.reservation is not None else None
 
 
 def survey_account(
@@ -100,8 +101,9 @@ def survey_account(
     if not zone.is_local:
         for each in instance_types:
             _find_offering(asking, account, each)
-    num_reserved = _find_reservation(asking, account, demand, zone, instance_types)
+    reservation = find_reservation(asking, account, demand, zone, instance_types)
     asking.note(*quota_problems(account, demand))
+    find_topic(asking, account, demand)
     if demand.has_login:
         asking.ask(
             "moe-infra:key_name",
@@ -118,7 +120,7 @@ def survey_account(
         raise ProblemsFound(tuple(asking.problems))
     return Survey(
         zone=zone,
-        num_reserved=num_reserved,
+        reservation=reservation,
         images={name: image for name, image in images.items() if image is not None},
         subnet=subnet,
         gateway_subnet=gateway,
@@ -176,16 +178,10 @@ def _meant_zone(account: Account, demand: Demand, instance_type: InstanceType) -
         with contextlib.suppress(
             Exception
         ):  # what is wrong with the reservation is told with a right zone
-            return _id_of(_read_reservation(account.reservation_id, demand).zone_name)
+            return zone_id_of(read_reservation(account.reservation_id, demand).zone_name)
     with contextlib.suppress(Exception):
         return min(_offering_zones(instance_type.id))
     return zone_example(account.region)
-
-
-def _id_of(zone_name: str) -> str:
-    """The id of a zone that AWS names with the letter of this account."""
-    found = aws.get_availability_zone(name=zone_name, all_availability_zones=True)
-    return str(found.zone_id)
 
 
 def _offering_zones(instance_type: str) -> tuple[str, ...]:
@@ -230,80 +226,6 @@ def _find_offering(asking: Asking, account: Account, instance_type: InstanceType
     )
     if found is not None:
         asking.note(offering_problem(instance_type.id, found, account, asking.stack))
-
-
-def _find_reservation(
-    asking: Asking,
-    account: Account,
-    demand: Demand,
-    zone: Zone,
-    instance_types: tuple[InstanceType, ...],
-) -> int | None:
-    """How many machines the reservation holds; None where there is none, or none was seen."""
-    identity = account.reservation_id
-    if identity is None:
-        return None
-    found = asking.ask(
-        "moe-infra:reservation_id",
-        f"{demand.capacity} reservation {identity} in {account.region}",
-        "cr-0123456789abcdef0",
-        lambda: _read_reservation(identity, demand),
-    )
-    if found is None:
-        return None
-    zone_id = zone.zone_id
-    if found.zone_name != zone.name:
-        zone_id = f"ID-OF-{found.zone_name}"
-        with contextlib.suppress(Exception):  # whoever may not ask looks the id up
-            zone_id = _id_of(found.zone_name)
-    found = replace(found, zone_id=zone_id)
-    asking.note(*reservation_problems(found, demand, zone, instance_types[0]))
-    early = not_begun_problem(found, demand)
-    if early is not None and pulumi.runtime.is_dry_run():
-        pulumi.log.warn(f"{early.field}: {early.what} {early.fix}")
-    else:
-        asking.note(early)
-    late = past_notice_problem(found, demand, datetime.now(UTC))
-    asking.note(late)
-    if found.end and late is None:
-        pulumi.log.info(end_notice(found, demand))
-    return found.num_instances
-
-
-def _read_reservation(identity: str, demand: Demand) -> FoundReservation:
-    return (_read_plain_reservation if demand.capacity == "odcr" else _read_block)(identity)
-
-
-def _read_block(identity: str) -> FoundReservation:
-    found = ec2.get_capacity_block_reservation(id=identity)
-    return FoundReservation(
-        id=identity,
-        instance_type=found.instance_type,
-        zone_name=found.availability_zone,
-        zone_id=None,
-        num_instances=int(found.instance_count),
-        state=found.state,
-        start=found.start_date,
-        end=found.end_date,
-    )
-
-
-def _read_plain_reservation(identity: str) -> FoundReservation:
-    """An on-demand reservation; the provider's own look-up knows blocks alone, Cloud Control knows these."""
-    answer = cloudcontrol.get_resource(
-        type_name="AWS::EC2::CapacityReservation", identifier=identity
-    )
-    found = json.loads(answer.properties)
-    return FoundReservation(
-        id=identity,
-        instance_type=found["InstanceType"],
-        zone_name=found["AvailabilityZone"],
-        zone_id=None,
-        num_instances=int(found.get("TotalInstanceCount") or found["InstanceCount"]),
-        state=found.get("State", "active"),
-        start=found.get("StartDate", ""),
-        end=found.get("EndDate", ""),
-    )
 
 
 def _find_bucket(asking: Asking, account: Account, bucket: str | None) -> None:

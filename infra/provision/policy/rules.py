@@ -49,6 +49,7 @@ TAGGED = frozenset(
     {
         *(INGRESS_RULE, EGRESS_RULE, SECURITY_GROUP, TEMPLATE, INSTANCE, SUBNET, BUCKET, LUSTRE),
         *(ASSOCIATION, EFS, LOAD_BALANCER, VOLUME, CLUSTER),
+        "aws:cloudwatch/eventRule:EventRule",
         "aws:ec2/eip:Eip",
         "aws:ec2/internetGateway:InternetGateway",
         "aws:ec2/natGateway:NatGateway",

@@ -172,6 +172,14 @@ def _bucket(question: Question) -> dict[str, object]:
     }
 
 
+def _topic(question: Question) -> dict[str, object]:
+    name = question.text("name")
+    if name not in question.store.account.topics:
+        raise missing("SNS Topic", name)
+    arn = f"arn:aws:sns:{question.region}:{question.store.account.account_id}:{name}"
+    return {"id": arn, "arn": arn, "name": name}
+
+
 def _reservation(question: Question, identity: str, *, is_block: bool) -> Reservation:
     found = question.store.account.reservations.get(identity)
     if found is None or (found.kind != "odcr") != is_block:
@@ -321,6 +329,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:lb/getLoadBalancer:getLoadBalancer": _load_balancer,
     "aws:s3/getBucket:getBucket": _bucket,
     "aws:servicequotas/getServiceQuota:getServiceQuota": _service_quota,
+    "aws:sns/getTopic:getTopic": _topic,
     "aws:ssm/getParameter:getParameter": _parameter,
 }
 

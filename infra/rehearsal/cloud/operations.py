@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from infra.rehearsal.cloud import (
     cluster_kinds,
     endpoint_kinds,
+    event_kinds,
     identity_kinds,
     load_balancer_kinds,
     machine_kinds,
@@ -31,6 +32,7 @@ from infra.rehearsal.cloud.wire import UNKNOWN
 KINDS: Mapping[str, Kind] = {
     **network_kinds.KINDS,
     **endpoint_kinds.KINDS,
+    **event_kinds.KINDS,
     **identity_kinds.KINDS,
     **machine_kinds.KINDS,
     **storage_kinds.KINDS,

@@ -47,6 +47,7 @@ class Account:
     """What the account owns before the program runs.
 
     Args:
+        topics: names of SNS topics.
         images: architecture by id, of images that are the operator's own.
         parameters: values of public parameters that have moved on since `world` was written.
         addons: default versions of cluster add-ons that have moved on since `world` was written.
@@ -60,6 +61,7 @@ class Account:
     account_id: str = "000000000000"
     key_pairs: tuple[str, ...] = ()
     buckets: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     addons: Mapping[str, str] = field(default_factory=dict)

@@ -83,6 +83,7 @@ def standing(
         account,
         key_pairs=(*account.key_pairs, "another"),
         buckets=(*account.buckets, "their-weights"),
+        topics=("capacity-ends",),
         images={**account.images, "ami-0123456789abcdef0": "aarch64"},
         reservations={**account.reservations, NEXT: account.reservations[RESERVATION]},
     )

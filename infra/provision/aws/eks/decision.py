@@ -20,6 +20,7 @@ from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.aws.account import Account, Demand, read_account, read_values
 from infra.provision.aws.asking import Asking
+from infra.provision.aws.block_notice import NoticeSettings, notice_settings
 from infra.provision.aws.capacity import CapacityPlan, plan_capacity
 from infra.provision.aws.eks.config import (
     EksFacts,
@@ -76,6 +77,7 @@ class Decided:
     chart_values: Mapping[str, Mapping[str, object]]
     content: WorkloadContent
     tags: Tags
+    notice: NoticeSettings | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ def decide_cluster(stack: LoadedStack, topology: Topology, catalog: Catalog) -> 
         charts=wanted.parts.charts_for(needs),
         chart_values={"efa-device-plugin": known},
         content=workload_content(stack, wanted.plan, facts, catalog),
+        notice=notice_settings(wanted.account, wanted.demand, survey.reservation),
         tags=tags,
     )
 
