@@ -99,7 +99,8 @@ def find_groups_over_domains(scene: Scene) -> Iterator[Trouble]:
                 severity="block",
                 observed=f"group {group} spans {len(domains)} NVLink domains: {words}",
                 wanted="every host of a group in one NVLink domain",
-                fix="Order the inventory so that each group's hosts are of one rack: see moe.nvlink_domain.",
+                fix="Order the inventory so that each group's hosts are of one rack: see moe.nvlink_domain. "
+                "Machines of EC2: launch them from a reservation of one UltraServer.",
             )
 
 

@@ -19,6 +19,7 @@ from infra.provision.aws.first_boot import instance_store_script, mount_script, 
 from infra.provision.aws.host_access import HostAccess, WeightsRead
 from infra.provision.aws.ingress import Ingress, IngressSettings
 from infra.provision.aws.node_group import NodeGroup, NodeSettings, Surroundings
+from infra.provision.aws.nvlink_domains import warn_of_several_domains
 from infra.provision.aws.purchase import tell_cost
 from infra.provision.aws.stack_network import NetworkSettings, StackNetwork
 from infra.provision.aws.standing_machines import (
@@ -104,6 +105,7 @@ def decide(declared: Declared) -> Decided:
     )
     if problems:
         raise ProblemsFound(problems)
+    warn_of_several_domains(topology, survey.reservation)
     tell_cost(capacity, survey.num_reserved)
     return Decided(
         topology=topology,

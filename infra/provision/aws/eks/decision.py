@@ -40,6 +40,7 @@ from infra.provision.aws.eks.survey import AddonDemand, ClusterSurvey, survey_fo
 from infra.provision.aws.eks.template import ACCELERATORS, block_problems, wanted_template
 from infra.provision.aws.first_boot import mount_script
 from infra.provision.aws.naming import give_back_nodes
+from infra.provision.aws.nvlink_domains import warn_of_several_domains
 from infra.provision.aws.purchase import tell_cost
 from infra.provision.aws.standing_machines import WantedNetwork, network_problem
 from infra.provision.aws.survey import Survey, find_subnet, survey_account
@@ -110,6 +111,7 @@ def decide_cluster(stack: LoadedStack, topology: Topology, catalog: Catalog) -> 
     needs = _needs(store, spans_hosts=spans_hosts, shares_memory=shares_memory)
     addons = wanted.parts.addons_for(needs)
     survey, cluster = _ask(wanted, store, addons)
+    warn_of_several_domains(topology, survey.reservation)
     tell_cost(wanted.capacity, survey.num_reserved, _cluster_costs(wanted, cluster))
     interfaces = wanted.instance_type.interfaces(wanted.capacity.layout)
     size = wanted.account.lustre.capacity_gib
