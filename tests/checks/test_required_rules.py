@@ -98,7 +98,7 @@ def _told_problems() -> frozenset[str]:
     return frozenset(
         node.value
         for folder in ("plan", "provision")
-        for path in (PROJECT / "infra" / folder).glob("*.py")
+        for path in (PROJECT / "infra" / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
