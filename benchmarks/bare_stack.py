@@ -117,6 +117,28 @@ ec2.VpcEndpoint(
     service_name=f"com.amazonaws.{REGION}.s3",
     vpc_endpoint_type="Gateway",
     route_table_ids=[tables["hosts"].id],
+    policy=json.dumps(
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Effect": "Allow",
+                    "Principal": "*",
+                    "Action": ["s3:Get*", "s3:List*"],
+                    "Resource": "*",
+                },
+                {
+                    "Effect": "Allow",
+                    "Principal": "*",
+                    "Action": "s3:*",
+                    "Resource": "*",
+                    "Condition": {
+                        "StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}
+                    },
+                },
+            ],
+        }
+    ),
     tags=tags("s3"),
 )
 for service in ("ssm", "ssmmessages", "ec2messages"):
@@ -139,6 +161,44 @@ s3.BucketPublicAccessBlock(
     block_public_policy=True,
     ignore_public_acls=True,
     restrict_public_buckets=True,
+    opts=kept,
+)
+s3.BucketPolicy(
+    "weights",
+    bucket=bucket.id,
+    policy=bucket.arn.apply(
+        lambda arn: json.dumps(
+            {
+                "Version": "2012-10-17",
+                "Statement": [
+                    {
+                        "Effect": "Deny",
+                        "Principal": "*",
+                        "Action": "s3:*",
+                        "Resource": [arn, f"{arn}/*"],
+                        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                    }
+                ],
+            }
+        )
+    ),
+    opts=kept,
+)
+s3.BucketVersioning(
+    "weights", bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=kept
+)
+s3.BucketLifecycleConfiguration(
+    "weights",
+    bucket=bucket.id,
+    rules=[
+        {
+            "id": "left-over",
+            "status": "Enabled",
+            "filter": {"prefix": ""},
+            "abort_incomplete_multipart_upload": {"days_after_initiation": 7},
+            "noncurrent_version_expiration": {"noncurrent_days": 30},
+        }
+    ],
     opts=kept,
 )
 trust = {
@@ -205,6 +265,8 @@ template = ec2.LaunchTemplate(
             "ebs": {
                 "volume_type": "gp3",
                 "volume_size": 300,
+                "iops": 6000,
+                "throughput": 500,
                 "encrypted": "true",
                 "delete_on_termination": "true",
             },

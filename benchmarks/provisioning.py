@@ -26,7 +26,7 @@ SIZES = (6, 64)
 ROUNDS = 3
 RATIO_GOAL = 1.3
 PREVIEW_GOAL_S = 12.0
-NUM_SHARED = 31  # resources of either program besides the hosts
+NUM_SHARED = 34  # resources of either program besides the hosts
 BARE = Path(__file__).with_name("bare_stack.py")
 # Put before either program: what it cost when it ends, without the engine and the provider beside it.
 MEASURE = """

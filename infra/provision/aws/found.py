@@ -174,10 +174,10 @@ def past_notice_problem(found: FoundReservation, demand: Demand, now: datetime) 
 def moment(text: str) -> datetime | None:
     """RFC 3339 as a moment; None for anything else, and for a time without its zone."""
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment if moment.tzinfo is not None else None
+    return found if found.tzinfo is not None else None
 
 
 def end_notice(found: FoundReservation, demand: Demand) -> str:

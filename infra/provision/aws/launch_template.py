@@ -25,9 +25,9 @@ METADATA: Mapping[str, str | int] = {
     "http_tokens": "required",
     "http_put_response_hop_limit": 1,
 }
-# Serving images are read from it: 4 times the 125 MiB/s of gp3, twice its 3000 IOPS, which 12 GiB may have. (IOPS: EC2
-# API, EbsBlockDevice. 125 MiB/s and 500 IOPS a GiB: saisci.com, "gp3 Throughput Explained" and "Understanding gp3
-# IOPS", which quote the EBS User Guide. Checked 2026-11-27.)
+# Serving images are read from it: four times the 125 MiB/s that gp3 has for its price, and twice the 3000 IOPS. A
+# volume may have 500 IOPS a GiB, and 0.25 MiB/s for each of them (AWS, EC2 User Guide, "General Purpose SSD volumes",
+# checked 2026-11-27).
 ROOT_MIB_PER_S = 500
 ROOT_IOPS = 6000
 # On EKS another version of a template replaces nodes, and no operator asked for that: one that stands keeps its speed.

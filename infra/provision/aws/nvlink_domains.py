@@ -25,10 +25,11 @@ def warn_of_several_domains(topology: Topology, found: FoundReservation | None) 
         if host.accelerator.fabric_spans_hosts
     }
     wide = [each.name for each in topology.groups if sum(host in sizes for host in each.hosts) > 1]
-    if found is None or not wide or found.num_instances <= max(sizes.values()):
+    largest = max(sizes.values(), default=0)
+    if found is None or not wide or found.num_instances <= largest:
         return
     pulumi.log.warn(
-        f"{found.id} holds {found.num_instances} machines, and one NVLink domain at most {max(sizes.values())}: the "
-        f"hosts of {', '.join(wide)} may land in two. `fab preflight` refuses a group that spans two. "
+        f"moe-infra:reservation_id: {found.id} holds {found.num_instances} machines, and one NVLink domain at most "
+        f"{largest}: the hosts of {', '.join(wide)} may land in two. `fab preflight` refuses a group that spans two. "
         "Launch from a reservation of one UltraServer where you can."
     )

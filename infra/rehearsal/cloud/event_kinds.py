@@ -1,6 +1,7 @@
 """EventBridge of the emulated cloud: rules, and who hears of them.
 
-Refusals: EventBridge API, PutRule (InvalidEventPatternException, ValidationException) and PutTargets.
+Refusals: EventBridge API, PutRule (InvalidEventPatternException, ValidationException) and PutTargets; of a rule that
+waits for nothing, and of a text that is no JSON: terraform-provider-aws, internal/service/events.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _SCHEDULE = re.compile(
 
 def _make_rule(request: Request) -> Made:
     pattern, schedule = request.text("eventPattern"), request.text("scheduleExpression")
+    if not pattern and not schedule:
+        what = "one of `event_pattern,schedule_expression` must be specified"
+        raise RefusedError("InvalidConfiguration", what)
     if pattern and not _is_pattern(pattern):
         raise RefusedError("InvalidEventPatternException", "Event pattern is not valid.")
     found = _SCHEDULE.fullmatch(schedule)
@@ -38,11 +42,16 @@ def _make_rule(request: Request) -> Made:
 
 def _is_pattern(text: str) -> bool:
     """Whether every leaf of a pattern is a list."""
-    try:
-        pattern = json.loads(text)
-    except ValueError:
-        return False
+    pattern = _json(text)
     return isinstance(pattern, dict) and bool(pattern) and _has_lists(pattern)
+
+
+def _json(text: str) -> object:
+    """What a text says; None for what is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _has_lists(values: Mapping[str, object]) -> bool:
@@ -53,6 +62,9 @@ def _has_lists(values: Mapping[str, object]) -> bool:
 
 
 def _make_target(request: Request) -> Made:
+    text = request.text("input")
+    if text and _json(text) is None:
+        raise RefusedError("InvalidConfiguration", '"input" contains an invalid JSON')
     identity = request.text("targetId") or f"terraform-{request.digits}"
     name = request.text("rule")
     return Made(id=f"{name}-{identity}", computed={"targetId": identity, "eventBusName": "default"})

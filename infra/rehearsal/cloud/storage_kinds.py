@@ -49,6 +49,37 @@ def _make_part_of_bucket(request: Request) -> Made:
     return Made(id=name, computed={})
 
 
+def _make_versioning(request: Request) -> Made:
+    """S3 API, PutBucketVersioning: two words; that versioning was never on is the provider's own word."""
+    if request.text("versioningConfiguration.status") not in ("Enabled", "Suspended", "Disabled"):
+        what = "The XML you provided was not well-formed or did not validate against our published schema"
+        raise RefusedError("MalformedXML", what)
+    return _make_part_of_bucket(request)
+
+
+# What a rule of a lifecycle may do: S3 API, LifecycleRule.
+_ACTIONS = (
+    "abortIncompleteMultipartUpload",
+    "expiration",
+    "noncurrentVersionExpiration",
+    "noncurrentVersionTransitions",
+    "transitions",
+)
+
+
+def _make_lifecycle(request: Request) -> Made:
+    """S3 API, PutBucketLifecycleConfiguration: each rule does something."""
+    rules = request.inputs.get("rules")
+    for rule in rules if isinstance(rules, list) else []:
+        if not any(rule.get(action) for action in _ACTIONS):
+            raise RefusedError(
+                "InvalidRequest", "At least one action needs to be specified in a rule"
+            )
+        if rule.get("status") not in ("Enabled", "Disabled"):
+            raise RefusedError("MalformedXML", "The XML you provided was not well-formed")
+    return _make_part_of_bucket(request)
+
+
 def _make_bucket_policy(request: Request) -> Made:
     made = _make_part_of_bucket(request)
     check_resource_policy(request.text("policy"), "MalformedPolicy")
@@ -208,8 +239,8 @@ KINDS: Mapping[str, Kind] = {
         make=_make_part_of_bucket,
     ),
     BUCKET_POLICY: Kind(noun="S3 Bucket Policy", make=_make_bucket_policy),
-    BUCKET_VERSIONING: Kind(noun="S3 Bucket Versioning", make=_make_part_of_bucket),
-    BUCKET_LIFECYCLE: Kind(noun="S3 Bucket Lifecycle Configuration", make=_make_part_of_bucket),
+    BUCKET_VERSIONING: Kind(noun="S3 Bucket Versioning", make=_make_versioning),
+    BUCKET_LIFECYCLE: Kind(noun="S3 Bucket Lifecycle Configuration", make=_make_lifecycle),
     LUSTRE: Kind(
         noun="FSx for Lustre File System",
         make=_make_lustre,

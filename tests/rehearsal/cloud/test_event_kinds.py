@@ -14,6 +14,7 @@ from tests.rehearsal.cloud.conftest import Cloud
         ({"eventPattern": '{"detail": {"id": "x"}}'}, "InvalidEventPatternException"),
         ({"scheduleExpression": "cron(0 10 27 11 * 2099)"}, "ValidationException"),
         ({"scheduleExpression": "at noon"}, "ValidationException"),
+        ({}, "must be specified"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(cloud: Cloud, inputs: dict[str, str], code: str) -> None:
@@ -25,4 +26,6 @@ def test_a_target_hears_of_a_rule_that_stands(cloud: Cloud) -> None:
     said = cloud.refusal(EVENT_TARGET, rule="end", arn=topic)
     assert "ResourceNotFoundException" in said
     cloud.make(EVENT_RULE, name="end", scheduleExpression="cron(0 10 27 11 ? 2099)")
+    said = cloud.refusal(EVENT_TARGET, rule="end", arn=topic, input="no JSON")
+    assert "invalid JSON" in said
     assert cloud.make(EVENT_TARGET, rule="end", arn=topic).id.startswith("end-")

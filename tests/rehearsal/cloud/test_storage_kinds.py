@@ -9,7 +9,9 @@ from infra.rehearsal.cloud.storage_kinds import (
     ACCESS_BLOCK,
     ASSOCIATION,
     BUCKET,
+    BUCKET_LIFECYCLE,
     BUCKET_POLICY,
+    BUCKET_VERSIONING,
     ELASTIC,
     ELASTIC_POLICY,
     LUSTRE,
@@ -101,3 +103,27 @@ def test_servers_of_a_file_system_reach_each_other_on_the_port_of_lustre(cloud: 
     own = {**rule, "referencedSecurityGroupId": group.id}
     cloud.make(INGRESS_RULE, **own, fromPort=988, toPort=988)
     assert cloud.make(LUSTRE, **inputs)
+
+
+def test_versions_are_kept_by_a_word_that_s3_knows(cloud: Cloud) -> None:
+    bucket = cloud.make(BUCKET, bucket="mine").id
+    said = cloud.refusal(
+        BUCKET_VERSIONING, bucket=bucket, versioningConfiguration={"status": "enabled"}
+    )
+    assert "MalformedXML" in said
+    cloud.make(BUCKET_VERSIONING, bucket=bucket, versioningConfiguration={"status": "Enabled"})
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ({"status": "Enabled"}, "At least one action"),
+        ({"status": "on", "expiration": {"days": 1}}, "MalformedXML"),
+    ],
+)
+def test_a_lifecycle_does_something(cloud: Cloud, rule: dict[str, object], code: str) -> None:
+    bucket = cloud.make(BUCKET, bucket="mine").id
+    said = cloud.refusal(BUCKET_LIFECYCLE, bucket=bucket, rules=[{"id": "one", **rule}])
+    assert code in said
+    right = {"id": "one", "status": "Enabled", "expiration": {"days": 1}}
+    cloud.make(BUCKET_LIFECYCLE, bucket=bucket, rules=[right])
