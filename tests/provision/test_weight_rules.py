@@ -12,6 +12,7 @@ from infra.memory.time_to_ready import lustre_gb_per_s
 from infra.provision.aws.weight_rules import (
     LARGEST_GIB,
     Loading,
+    WantedStore,
     change_problems,
     efa_warning,
     enough_lustre,
@@ -38,9 +39,14 @@ KIMI = Loading(size_bytes=595_000_000_000, num_hosts=2, target_s=600)
 
 
 def changes(
-    previous: dict[str, Any], storage: Any, lustre: LustreSettings, bucket: str | None = None
+    previous: dict[str, Any],
+    storage: Any,
+    lustre: LustreSettings,
+    bucket: str | None = None,
+    key_arn: str | None = None,
 ) -> dict[str, str]:
-    found = change_problems(previous, storage, lustre, bucket=bucket, stack="mine")
+    wanted = WantedStore(storage=storage, lustre=lustre, bucket=bucket, key_arn=key_arn)
+    found = change_problems(previous, wanted, stack="mine")
     return {problem.field: f"{problem.what} {problem.fix}" for problem in found}
 
 
@@ -98,6 +104,33 @@ def test_a_file_system_grows_and_changes_in_nothing_else(
     told = changes(STANDING, "fsx-lustre", lustre)
     assert set(told) == fields
     assert all("pulumi config set" in each for each in told.values())
+
+
+BUCKET = {"storage": "s3-to-nvme", "is_made": True}
+PLAIN = {"storage": "fsx-lustre", "lustre": {"capacity_gib": 4800, "throughput": 1000}}
+
+
+@pytest.mark.parametrize(
+    ("previous", "key_arn", "fix"),
+    [
+        (BUCKET, "arn:new", None),  # what lies there already is read as before
+        ({**BUCKET, "kms_key_arn": "arn:old"}, "arn:old", None),
+        ({**BUCKET, "kms_key_arn": "arn:old"}, "arn:new", "config set kms_key_arn arn:old"),
+        ({**BUCKET, "kms_key_arn": "arn:old"}, None, "config set kms_key_arn arn:old"),
+        (PLAIN, None, None),
+        (PLAIN, "arn:new", "config rm kms_key_arn"),
+        ({**PLAIN, "kms_key_arn": "arn:old"}, "arn:old", None),
+        ({**PLAIN, "kms_key_arn": "arn:old"}, "arn:new", "config set kms_key_arn arn:old"),
+        ({"storage": "efs"}, "arn:new", "config rm kms_key_arn"),
+        ({}, "arn:new", None),
+    ],
+)
+def test_what_is_kept_keeps_its_key(
+    previous: dict[str, Any], key_arn: str | None, fix: str | None
+) -> None:
+    told = changes(previous, previous.get("storage", "s3-to-nvme"), TCP, key_arn=key_arn)
+    assert set(told) == ({"moe-infra:kms_key_arn"} if fix else set())
+    assert fix is None or fix in told["moe-infra:kms_key_arn"]
 
 
 def test_without_efa_the_tier_may_change() -> None:

@@ -36,6 +36,7 @@ class Account:
         user: SSH login; None for the image's own.
         interface: name that the image gives to the primary network interface.
         ssh_from: CIDR block that may dial port 22; None when SSH goes through Session Manager.
+        kms_key_arn: key that encrypts disks and stored weights; None for AWS's own.
         weights_bucket: an existing bucket; None to create one.
         weights_mount: what is mounted under the weights' path of a shared mount, as `mount` names it; None
             when the image does it.
@@ -57,6 +58,7 @@ class Account:
     interface: str
     ssh_from: str | None
     vpc_cidr: ipaddress.IPv4Network
+    kms_key_arn: str | None
     weights_bucket: str | None
     weights_mount: str | None
     subnet_id: str | None
@@ -171,6 +173,12 @@ _KEYS = (
         meaning="names of hosts, with commas between",
     ),
     _Key(
+        name="kms_key_arn",
+        pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}",
+        example="arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef",
+        meaning="the ARN of a key of KMS (an alias is none: it may name another key tomorrow)",
+    ),
+    _Key(
         name="weights_bucket",
         pattern=r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]",
         example="my-weights",
@@ -254,6 +262,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         interface=known["interface"],
         ssh_from=known.get("ssh_from_cidr") if demand.has_login else None,
         vpc_cidr=ipaddress.IPv4Network(known["vpc_cidr"]),
+        kms_key_arn=known.get("kms_key_arn"),
         weights_bucket=known.get("weights_bucket"),
         weights_mount=known.get("weights_mount"),
         notice_topic=known.get("notice_topic"),

@@ -35,7 +35,13 @@ from infra.provision.aws.weight_rules import (
     loading_warnings,
     storage_problems,
 )
-from infra.provision.aws.weight_store import StoreSettings, WeightStore, choose_store
+from infra.provision.aws.weight_store import (
+    StoreSettings,
+    WeightStore,
+    choose_store,
+    reading_key,
+    wanted_store,
+)
 from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.judged_stack import judged_plan
 from infra.provision.naming import Tags
@@ -98,9 +104,7 @@ def decide(declared: Declared) -> Decided:
     )
     problems = (
         *storage_problems(spec.weights, survey.zone, name),
-        *change_problems(
-            standing_weights, store.storage, account.lustre, bucket=store.bucket, stack=name
-        ),
+        *change_problems(standing_weights, wanted_store(store), stack=name),
         *_machine_problems(topology, account, capacity, survey, _known_weights(store, account)),
     )
     if problems:
@@ -134,7 +138,11 @@ def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object
     )
     network = StackNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
-    read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
+    read = WeightsRead(
+        bucket_arn=weights.bucket_arn,
+        prefix=decided.store.prefix,
+        key_arn=reading_key(decided.store, decided.survey.bucket_key),
+    )
     access = HostAccess(name, tags=decided.tags, read=read)
     if decided.notice is not None:
         BlockNotice(name, decided.notice, decided.tags)

@@ -23,7 +23,7 @@ from infra.provision.aws.first_boot import LUSTRE_FOLDER, mount_script
 from infra.provision.aws.host_access import WeightsRead
 from infra.provision.aws.stack_network import NetworkSettings, StackNetwork
 from infra.provision.aws.weight_rules import Loading, loading_warnings
-from infra.provision.aws.weight_store import WeightStore
+from infra.provision.aws.weight_store import WeightStore, reading_key
 from infra.provision.cluster.workload import ClusterApi, Workload, pod_inventory
 from infra.provision.platform import Declared
 from infra.spec.load import LoadedStack
@@ -120,7 +120,11 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
     weights = WeightStore(name, decided.store, network)
     # a file system reads the bucket itself: no pod does
     bucket_arn = weights.bucket_arn if decided.content.facts.service_account else None
-    read = WeightsRead(bucket_arn=bucket_arn, prefix=decided.store.prefix)
+    read = WeightsRead(
+        bucket_arn=bucket_arn,
+        prefix=decided.store.prefix,
+        key_arn=reading_key(decided.store, decided.survey.bucket_key),
+    )
     region = decided.account.region
     access = EksAccess(name, AccessSettings(tags=decided.tags, region=region, read=read))
     standing, version = decided.cluster.standing, decided.facts.kubernetes_version
@@ -154,6 +158,8 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         release=decided.cluster.image_releases.get("standard"),
         keeps_release=standing.keeps_release("system", version),
         keeps_template=False,
+        key_arn=decided.account.kms_key_arn,
+        keeps_key=standing.has_nodes("system"),
         ready=(*made.cluster.ready, *made.network.way_out),
     )
     node = parts.system_nodes.of(instance_type.architecture)
@@ -166,6 +172,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         release=decided.cluster.image_releases.get("nvidia"),
         keeps_release=standing.keeps_release("accelerators", version),
         keeps_template=keeps_template(standing, decided.capacity),
+        keeps_key=standing.has_nodes("accelerators"),
         ready=(*place.ready, *made.network.member_rules),
     )
     accelerators = AcceleratorGroup(

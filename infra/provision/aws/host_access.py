@@ -48,10 +48,11 @@ _SESSIONS = json.dumps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRead:
-    """What hosts may read: a bucket by ARN (None: no bucket), under a prefix."""
+    """What hosts may read: a bucket by ARN (None: no bucket), under a prefix, with a key (None: AWS's own)."""
 
     bucket_arn: pulumi.Output[str] | None
     prefix: str
+    key_arn: str | None
 
 
 class HostAccess(pulumi.ComponentResource):
@@ -65,19 +66,28 @@ class HostAccess(pulumi.ComponentResource):
             "session-manager", role=role.name, policy=_SESSIONS, opts=child
         )
         if read.bucket_arn is not None:
-            policy = read.bucket_arn.apply(lambda arn: read_policy(arn, read.prefix))
+            policy = read.bucket_arn.apply(lambda arn: read_policy(arn, read.prefix, read.key_arn))
             iam.RolePolicy("read-weights", role=role.name, policy=policy, opts=child)
         profile = iam.InstanceProfile("hosts", role=role.name, tags=tags.of("hosts"), opts=child)
         self.profile_arn = profile.arn
         self.register_outputs({})
 
 
-def read_policy(bucket_arn: str, prefix: str) -> str:
-    """The policy document that lets a host list and read objects under a prefix of a bucket."""
+def read_policy(bucket_arn: str, prefix: str, key_arn: str | None) -> str:
+    """The policy document that lets a host list and read objects under a prefix of a bucket.
+
+    Objects that are encrypted with a key of the account are decrypted for those alone who may use it (S3 User Guide,
+    "Using server-side encryption with AWS KMS keys"); through S3 and in no other way.
+    """
     below = {"Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}}} if prefix else {}
-    statements = [
+    statements: list[dict[str, object]] = [
         {"Effect": "Allow", "Action": "s3:GetBucketLocation", "Resource": bucket_arn},
         {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn, **below},
         {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{bucket_arn}/{prefix}*"},
     ]
+    if key_arn is not None:
+        through = {"StringLike": {"kms:ViaService": "s3.*"}}
+        statements.append(
+            {"Effect": "Allow", "Action": "kms:Decrypt", "Resource": key_arn, "Condition": through}
+        )
     return json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -133,6 +133,7 @@ class NodeGroup(pulumi.ComponentResource):
             block_device_mappings=[
                 root_volume(
                     settings.account.root_volume_gib,
+                    settings.account.kms_key_arn,
                     surroundings.image.root_device or USUAL_ROOT_DEVICE,
                 )
             ],

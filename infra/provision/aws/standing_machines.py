@@ -130,6 +130,7 @@ class WantedMachines(WantedNetwork):
             "instance type": self.instance_type.id,
             "key_name": account.key_name,
             "root_volume_gib": account.root_volume_gib,
+            "kms_key_arn": account.kms_key_arn or "",
             "network layout": layout_of(self.instance_type.interfaces(self.capacity.layout)),
             "reservation_id": account.reservation_id or "",
             **({"ami": account.ami} if account.ami else {}),

@@ -32,6 +32,7 @@ from infra.provision.aws.found import (
     offering_problem,
     subnet_problems,
 )
+from infra.provision.aws.keys import bucket_key, find_key
 from infra.provision.aws.quotas import quota_problems
 from infra.provision.aws.reservations import find_reservation, read_reservation, zone_id_of
 from infra.provision.aws.zone import Zone, unseen_zone_problem, zone_example
@@ -53,6 +54,7 @@ class Survey:
         subnet: the operator's own, None when a network is made.
         gateway_subnet: the operator's own for load balancers, None when they stand beside hosts.
         load_balancer: the one that `ingress: {existing: …}` names.
+        bucket_key: ARN of the key that a bucket of the operator's is encrypted with; None for none that is known.
     """
 
     zone: Zone
@@ -61,6 +63,7 @@ class Survey:
     subnet: FoundSubnet | None
     gateway_subnet: FoundSubnet | None
     load_balancer: FoundLoadBalancer | None
+    bucket_key: str | None
 
     @property
     def num_reserved(self) -> int | None:
@@ -111,7 +114,8 @@ def survey_account(
             "my-key",
             lambda: ec2.get_key_pair(key_name=account.key_name),
         )
-    _find_bucket(asking, account, bucket)
+    has_bucket = _find_bucket(asking, account, bucket)
+    find_key(asking, account)
     subnet = _find_hosts_subnet(asking, account, zone, demand)
     gateway = find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
@@ -125,6 +129,7 @@ def survey_account(
         subnet=subnet,
         gateway_subnet=gateway,
         load_balancer=found,
+        bucket_key=bucket_key(bucket) if has_bucket else None,
     )
 
 
@@ -228,15 +233,16 @@ def _find_offering(asking: Asking, account: Account, instance_type: InstanceType
         asking.note(offering_problem(instance_type.id, found, account, asking.stack))
 
 
-def _find_bucket(asking: Asking, account: Account, bucket: str | None) -> None:
-    """The bucket with the weights, whichever file names it."""
+def _find_bucket(asking: Asking, account: Account, bucket: str | None) -> bool:
+    """Whether the bucket with the weights is there, whichever file names it."""
     if bucket is None:
-        return
+        return False
     problem = account_problem("moe-infra:weights_bucket", "", "my-weights", asking.stack)
     if bucket != account.weights_bucket:
         file, fix = f"stacks/{asking.stack}.yaml", "Name one that exists: s3://BUCKET/PREFIX."
         problem = replace(problem, file=file, field="weights.source", fix=fix)
-    asking.ask_of(problem, f"bucket {bucket}", lambda: s3.get_bucket(bucket=bucket))
+    found = asking.ask_of(problem, f"bucket {bucket}", lambda: s3.get_bucket(bucket=bucket))
+    return found is not None
 
 
 def _find_hosts_subnet(

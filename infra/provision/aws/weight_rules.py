@@ -36,6 +36,22 @@ class Loading:
     target_s: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedStore:
+    """The store that a stack and its configuration want.
+
+    Args:
+        lustre: size and tier of a file system.
+        bucket: the operator's own that is named; None when the stack makes one.
+        key_arn: that what is made is encrypted with; None for AWS's own.
+    """
+
+    storage: StorageKind
+    lustre: LustreSettings
+    bucket: str | None
+    key_arn: str | None
+
+
 def storage_problems(weights: Weights, zone: Zone, stack: str) -> Iterator[Problem]:
     """Storage that hosts on EC2 cannot have, or not in their zone."""
     if weights.storage == "pvc":
@@ -52,22 +68,16 @@ def storage_problems(weights: Weights, zone: Zone, stack: str) -> Iterator[Probl
 
 
 def change_problems(
-    previous: Mapping[str, object],
-    storage: StorageKind,
-    lustre: LustreSettings,
-    *,
-    bucket: str | None,
-    stack: str,
+    previous: Mapping[str, object], wanted: WantedStore, *, stack: str
 ) -> Iterator[Problem]:
     """What a standing store cannot be changed into.
 
     Args:
         previous: `weights` of the last inventory; empty when nothing stands.
-        storage: what the stack wants now.
-        lustre: size and tier that the configuration wants now.
-        bucket: the operator's own that is named now; None when the stack makes one.
+        wanted: what the stack wants now.
         stack: the stack's name.
     """
+    storage, lustre, bucket = wanted.storage, wanted.lustre, wanted.bucket
     was = previous.get("storage")
     if was != storage and _would_leave(previous, storage, bucket):
         what = f"Weights are kept in {was}; {storage} would leave that without an owner."
@@ -80,6 +90,7 @@ def change_problems(
         fix = f"Name no bucket. Or change a copy of the stack file with another name, which reads {bucket}."
         yield replace(_storage_problem(what, fix, stack), field="weights.source")
         return
+    yield from _key_problems(previous, wanted, stack)
     standing = previous.get("lustre")
     if storage != "fsx-lustre" or not isinstance(standing, Mapping):
         return
@@ -95,6 +106,31 @@ def change_problems(
     if lustre.capacity_gib < capacity:
         what = f"A file system never shrinks: it holds {capacity} GiB."
         yield account_problem("moe-infra:fsx_capacity_gib", what, str(capacity), stack)
+
+
+def _key_problems(
+    previous: Mapping[str, object], wanted: WantedStore, stack: str
+) -> Iterator[Problem]:
+    """Another key for what is kept: a file system has its own for good, and a bucket's objects keep theirs.
+
+    FSx and EFS settle the key when a file system is made (lustre_file_system.go, file_system.go: ForceNew). What lies
+    in a bucket stays encrypted with the key of its upload, which its readers then no longer might use.
+    """
+    was = str(previous.get("kms_key_arn") or "")
+    now = wanted.key_arn or ""
+    is_settled = was != "" or previous.get("storage") in _FILE_SYSTEMS
+    if not previous.get("storage") or was == now or not is_settled:
+        return
+    kept = (
+        "a file system" if previous.get("storage") in _FILE_SYSTEMS else "what lies in the bucket"
+    )
+    what = f"The key of {kept} is settled: it is {was or 'the one of AWS'}."
+    problem = account_problem("moe-infra:kms_key_arn", what, was, stack)
+    yield (
+        problem
+        if was
+        else replace(problem, fix=f"Type: pulumi config rm kms_key_arn --stack {stack}")
+    )
 
 
 def loading_warnings(

@@ -14,6 +14,7 @@ from infra.provision.aws.account import Account
 from infra.provision.aws.first_boot import LUSTRE_FOLDER, lustre_source
 from infra.provision.aws.naming import partition
 from infra.provision.aws.stack_network import StackNetwork
+from infra.provision.aws.weight_rules import KEPT, WantedStore
 from infra.provision.naming import Tags
 from infra.spec.stack import Weights
 
@@ -38,6 +39,11 @@ class StoreSettings:
     account: Account
     tags: Tags
 
+    @property
+    def makes_something(self) -> bool:
+        """Whether anything is made that keeps weights, and is encrypted with a key."""
+        return self.storage in KEPT and (self.storage != "s3-to-nvme" or self.bucket is None)
+
 
 def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSettings:
     """The store that a stack's `weights:` asks for; S3 to the hosts' own disks unless it says otherwise."""
@@ -53,6 +59,22 @@ def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSetting
         account=account,
         tags=tags,
     )
+
+
+def wanted_store(store: StoreSettings) -> WantedStore:
+    """The store as it is held against the one that stands."""
+    account = store.account
+    return WantedStore(
+        storage=store.storage,
+        lustre=account.lustre,
+        bucket=store.bucket,
+        key_arn=account.kms_key_arn,
+    )
+
+
+def reading_key(store: StoreSettings, bucket_key: str | None) -> str | None:
+    """The key that readers of the bucket need: the operator's for a bucket that is made, else that of the bucket."""
+    return store.account.kms_key_arn if store.bucket is None else bucket_key
 
 
 # What is paid for and nobody reads: parts of an upload that broke off, and what was overwritten or deleted.
@@ -85,6 +107,8 @@ class WeightStore(pulumi.ComponentResource):
             "storage": settings.storage,
             "path": settings.path,
         }
+        if settings.account.kms_key_arn is not None and settings.makes_something:
+            self.place["kms_key_arn"] = settings.account.kms_key_arn
         if settings.storage in ("s3-to-nvme", "fsx-lustre"):
             source = self._source()
             if settings.storage == "fsx-lustre":
@@ -138,8 +162,30 @@ class WeightStore(pulumi.ComponentResource):
             rules=[_LEFT_OVER],
             opts=ResourceOptions.merge(self._kept, ResourceOptions(depends_on=[versioning])),
         )
+        self._encrypt(bucket)
         name: pulumi.Output[str] = bucket.id
         return name
+
+    def _encrypt(self, bucket: s3.Bucket) -> None:
+        """The operator's key for all that comes into the bucket; S3 has one of its own for every bucket."""
+        key_arn = self._settings.account.kms_key_arn
+        if key_arn is None:
+            return
+        s3.BucketServerSideEncryptionConfiguration(
+            "weights",
+            bucket=bucket.id,
+            rules=[
+                {
+                    "apply_server_side_encryption_by_default": {
+                        "sse_algorithm": "aws:kms",
+                        "kms_master_key_id": key_arn,
+                    },
+                    # one question to KMS for many objects
+                    "bucket_key_enabled": True,
+                }
+            ],
+            opts=self._kept,
+        )
 
     def _lustre(self, network: StackNetwork, source: pulumi.Input[str]) -> None:
         """The file system, filled from the bucket."""
@@ -150,6 +196,7 @@ class WeightStore(pulumi.ComponentResource):
             storage_capacity=lustre.capacity_gib,
             per_unit_storage_throughput=lustre.throughput,
             efa_enabled=lustre.has_efa,
+            kms_key_id=self._settings.account.kms_key_arn,
             metadata_configuration={"mode": "AUTOMATIC"},
             file_system_type_version="2.15",
             subnet_ids=network.subnet_id,
@@ -187,7 +234,12 @@ class WeightStore(pulumi.ComponentResource):
         """An elastic file system, and the way to it from the hosts' subnet."""
         tags = self._settings.tags.of("weights")
         system = efs.FileSystem(
-            "weights", encrypted=True, throughput_mode="elastic", tags=tags, opts=self._kept
+            "weights",
+            encrypted=True,
+            kms_key_id=self._settings.account.kms_key_arn,
+            throughput_mode="elastic",
+            tags=tags,
+            opts=self._kept,
         )
         # it replaces the policy by which everybody in the network may do everything
         efs.FileSystemPolicy(

@@ -1,4 +1,4 @@
-"""Clusters of the emulated cloud: control planes, add-ons, access entries, Pod Identity, keys.
+"""Clusters of the emulated cloud: control planes, add-ons, access entries, Pod Identity.
 
 Refusals follow the EKS User Guide: "Subnet requirements and considerations", "Pod Identity", checked 2026-11-22;
 those of what is there already the errors of the EKS API Reference (`ResourceInUseException`).
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from infra.rehearsal.cloud.encryption_keys import known_keys
 from infra.rehearsal.cloud.identity_kinds import ROLE, trusted_actions
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, values_at
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET
@@ -28,7 +29,6 @@ ADDON = "aws:eks/addon:Addon"
 ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
 ACCESS_POLICY = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
-KEY = "aws:kms/key:Key"
 
 IN_CLUSTER = Link(
     path="clusterName", token=CLUSTER, handle="name", code="ResourceNotFoundException"
@@ -59,12 +59,6 @@ def refuse_second(request: Request, token: str) -> None:
 def eks_arn(request: Request, noun: str, name: str) -> str:
     """The ARN of a resource of EKS."""
     return f"arn:aws:eks:{request.region}:{request.account_id}:{noun}/{name}"
-
-
-def _make_key(request: Request) -> Made:
-    identity = f"{request.digits[:8]}-0000-4000-8000-{request.digits[-12:]}"
-    arn = f"arn:aws:kms:{request.region}:{request.account_id}:key/{identity}"
-    return Made(id=identity, computed={"arn": arn, "keyId": identity})
 
 
 def _make_cluster(request: Request) -> Made:
@@ -112,7 +106,7 @@ def _cluster_refusals(request: Request) -> Iterator[str]:
         yield "Private and public endpoint access cannot be disabled at the same time."
     if not is_public and vpc_config.get("publicAccessCidrs"):
         yield "publicAccessCidrs is not supported when public access is disabled."
-    keys = {each.outputs.get("arn") for each in request.store.of_type(KEY)}
+    keys = known_keys(request.store)
     for arn in values_at(request.inputs, "encryptionConfig.provider.keyArn"):
         if arn not in keys:
             yield f"The keyArn in encryptionConfig provider {arn} is invalid."
@@ -235,7 +229,6 @@ def map_of(value: object) -> Mapping[str, object]:
 
 
 KINDS: Mapping[str, Kind] = {
-    KEY: Kind(noun="KMS Key", make=_make_key),
     CLUSTER: Kind(
         noun="EKS Cluster",
         make=_make_cluster,

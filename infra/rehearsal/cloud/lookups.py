@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from infra.rehearsal.cloud.cluster_lookups import CLUSTER_LOOKUPS
-from infra.rehearsal.cloud.kind import RefusedError
+from infra.rehearsal.cloud.encryption_keys import KEY_LOOKUPS
+from infra.rehearsal.cloud.kind import RefusedError, values_at
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.question import Lookup, Question, missing
 from infra.rehearsal.cloud.running_machines import Machine, num_free, running_machines
-from infra.rehearsal.cloud.storage_kinds import BUCKET
+from infra.rehearsal.cloud.storage_kinds import BUCKET, BUCKET_ENCRYPTION
 from infra.rehearsal.cloud.store import Reservation, Resource, Store
 from infra.rehearsal.cloud.world import (
     IMAGES,
@@ -23,7 +24,7 @@ from infra.rehearsal.cloud.world import (
     is_offered,
 )
 
-RESERVATION_TYPE = "AWS::EC2::CapacityReservation"
+RESERVATION_TYPE, BUCKET_TYPE = "AWS::EC2::CapacityReservation", "AWS::S3::Bucket"
 
 
 def _availability_zone(question: Question) -> dict[str, object]:
@@ -204,8 +205,25 @@ def _block(question: Question) -> dict[str, object]:
     }
 
 
+def _bucket_properties(question: Question, name: str) -> dict[str, object]:
+    """A bucket as Cloud Control describes it; S3 encrypts every one, with a key of its own where no other is named."""
+    account = question.store.account
+    named = account.bucket_keys.get(name)
+    for each in question.store.of_type(BUCKET_ENCRYPTION):
+        if each.inputs.get("bucket") == name:
+            path = "rules[].applyServerSideEncryptionByDefault.kmsMasterKeyId"
+            named = str(next(values_at(each.inputs, path), "")) or None
+    chosen = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": named} if named else {}
+    rule = {"ServerSideEncryptionByDefault": chosen or {"SSEAlgorithm": "AES256"}}
+    encryption = {"ServerSideEncryptionConfiguration": [rule]}
+    return {"BucketName": name, "BucketEncryption": encryption}
+
+
 def _cloud_control(question: Question) -> dict[str, object]:
     identity, kind = question.text("identifier"), question.text("typeName")
+    if kind == BUCKET_TYPE:
+        _bucket(Question(store=question.store, region=question.region, args={"bucket": identity}))
+        return {"id": identity, "properties": json.dumps(_bucket_properties(question, identity))}
     if kind != RESERVATION_TYPE:
         raise RefusedError("NotEmulated", f"The emulated cloud does not answer for {kind}.")
     found = _reservation(question, identity, is_block=False)
@@ -315,6 +333,7 @@ def _service_quota(question: Question) -> dict[str, object]:
 
 LOOKUPS: Mapping[str, Lookup] = {
     **CLUSTER_LOOKUPS,
+    **KEY_LOOKUPS,
     "aws:cloudcontrol/getResource:getResource": _cloud_control,
     "aws:ec2/getAmi:getAmi": _image,
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": _block,

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from infra.rehearsal.cloud.encryption_keys import encrypts
 from infra.rehearsal.cloud.identity_kinds import PROFILE
 from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals, read_interfaces
 from infra.rehearsal.cloud.kind import (
@@ -27,7 +28,7 @@ from infra.rehearsal.cloud.running_machines import (
     machines_of,
     running_machines,
 )
-from infra.rehearsal.cloud.store import Reservation, Resource, digits
+from infra.rehearsal.cloud.store import Reservation, Resource, Store, digits
 from infra.rehearsal.cloud.world import IMAGES, ZONES, CloudZone, is_offered
 
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
@@ -118,6 +119,7 @@ def _make_instance(request: Request) -> Made:
         raise RefusedError("InvalidParameterCombination", f"{'; '.join(refusals)}.")
     _check_groups(launch)
     _check_capacity(launch)
+    check_volume_keys(request.store, launch.template)
     addresses = _take_addresses(launch)
     identity = f"i-{request.digits}"
     private = addresses[0]
@@ -188,6 +190,20 @@ def _read_launch(request: Request) -> _Launch:
     return _Launch(
         request=request, template=data, machine=machine, subnet=subnet, interfaces=interfaces
     )
+
+
+def check_volume_keys(store: Store, template: Inputs) -> None:
+    """A machine whose disk cannot be encrypted with its key ends as it starts.
+
+    EC2 User Guide, "Troubleshoot instance launch issues", checked 2026-11-27.
+
+    Raises:
+        RefusedError: there is no such key, it is off, or it is of another kind.
+    """
+    for arn in values_at(template, "blockDeviceMappings[].ebs.kmsKeyId"):
+        if not encrypts(store, str(arn)):
+            what = "The KMS key provided is in an incorrect state"
+            raise RefusedError("Client.InvalidKMSKey.InvalidState", what)
 
 
 def _check_image(launch: _Launch) -> None:

@@ -21,7 +21,7 @@ from infra.rehearsal.cloud.identity_kinds import ROLE, trusted_actions
 from infra.rehearsal.cloud.interface_rules import layout_refusals, read_interfaces
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, values_at
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
-from infra.rehearsal.cloud.machine_kinds import TEMPLATE
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE, check_volume_keys
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.running_machines import (
     Machine,
@@ -49,6 +49,7 @@ def _make_node_group(request: Request) -> Made:
     ):
         raise RefusedError(BAD, sentence)
     _check_capacity(request, template)
+    check_volume_keys(request.store, template)
     machines = _nodes(request, template)
     scaling = f"eks-{name}-{request.digits[:8]}"
     computed = {

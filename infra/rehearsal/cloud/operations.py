@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.rehearsal.cloud import (
     cluster_kinds,
+    encryption_keys,
     endpoint_kinds,
     event_kinds,
     identity_kinds,
@@ -38,6 +39,7 @@ KINDS: Mapping[str, Kind] = {
     **storage_kinds.KINDS,
     **load_balancer_kinds.KINDS,
     **cluster_kinds.KINDS,
+    **encryption_keys.KINDS,
     **node_group_kinds.KINDS,
 }
 

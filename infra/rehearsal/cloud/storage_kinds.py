@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
+from infra.rehearsal.cloud.encryption_keys import encrypts
 from infra.rehearsal.cloud.identity_kinds import check_resource_policy
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request
 from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, SECURITY_GROUP, SUBNET
@@ -17,6 +18,9 @@ ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
 BUCKET_POLICY = "aws:s3/bucketPolicy:BucketPolicy"
 BUCKET_VERSIONING = "aws:s3/bucketVersioning:BucketVersioning"
 BUCKET_LIFECYCLE = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+BUCKET_ENCRYPTION = (
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+)
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ELASTIC = "aws:efs/fileSystem:FileSystem"
 ELASTIC_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
@@ -80,6 +84,20 @@ def _make_lifecycle(request: Request) -> Made:
     return _make_part_of_bucket(request)
 
 
+def _make_bucket_encryption(request: Request) -> Made:
+    """S3 API, PutBucketEncryption: a key goes with an algorithm of KMS alone; whether there is one, S3 does not ask."""
+    rules = request.inputs.get("rules")
+    for rule in rules if isinstance(rules, list) else []:
+        chosen = rule.get("applyServerSideEncryptionByDefault") or {}
+        word = chosen.get("sseAlgorithm")
+        if word not in ("AES256", "aws:kms", "aws:kms:dsse"):
+            raise RefusedError("MalformedXML", "The XML you provided was not well-formed")
+        if word == "AES256" and chosen.get("kmsMasterKeyId"):
+            what = "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms or aws:kms:dsse"
+            raise RefusedError("InvalidArgument", what)
+    return _make_part_of_bucket(request)
+
+
 def _make_bucket_policy(request: Request) -> Made:
     made = _make_part_of_bucket(request)
     check_resource_policy(request.text("policy"), "MalformedPolicy")
@@ -125,6 +143,7 @@ def _make_lustre(request: Request) -> Made:
             "InvalidNetworkSettings", "FSx for Lustre is not offered in this Local Zone."
         )
     (_check_efa if has_efa else _check_lustre_port)(request)
+    _check_key(request)
     identity = f"fs-{request.digits}"
     return Made(
         id=identity,
@@ -138,6 +157,13 @@ def _make_lustre(request: Request) -> Made:
             "storageType": "SSD",
         },
     )
+
+
+def _check_key(request: Request) -> None:
+    """A file system is encrypted with a key that is there and on."""
+    arn = request.text("kmsKeyId")
+    if arn and not encrypts(request.store, arn):
+        raise RefusedError("BadRequest", f"The KMS key {arn} does not exist, or is not usable.")
 
 
 def _check_lustre_port(request: Request) -> None:
@@ -196,6 +222,7 @@ def _make_association(request: Request) -> Made:
 
 
 def _make_elastic(request: Request) -> Made:
+    _check_key(request)
     identity = f"fs-{request.digits}"
     return Made(
         id=identity,
@@ -240,6 +267,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     BUCKET_POLICY: Kind(noun="S3 Bucket Policy", make=_make_bucket_policy),
     BUCKET_VERSIONING: Kind(noun="S3 Bucket Versioning", make=_make_versioning),
+    BUCKET_ENCRYPTION: Kind(
+        noun="S3 Bucket Server-side Encryption Configuration", make=_make_bucket_encryption
+    ),
     BUCKET_LIFECYCLE: Kind(noun="S3 Bucket Lifecycle Configuration", make=_make_lifecycle),
     LUSTRE: Kind(
         noun="FSx for Lustre File System",

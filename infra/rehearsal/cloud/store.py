@@ -43,10 +43,21 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKey:
+    """A key of KMS that the operator has, as KMS words it."""
+
+    state: str = "Enabled"
+    spec: str = "SYMMETRIC_DEFAULT"
+    usage: str = "ENCRYPT_DECRYPT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """What the account owns before the program runs.
 
     Args:
+        keys: by their ARNs.
+        bucket_keys: what the encryption of a bucket names, by the bucket's name; buckets without one are left out.
         topics: names of SNS topics.
         images: architecture by id, of images that are the operator's own.
         parameters: values of public parameters that have moved on since `world` was written.
@@ -61,6 +72,8 @@ class Account:
     account_id: str = "000000000000"
     key_pairs: tuple[str, ...] = ()
     buckets: tuple[str, ...] = ()
+    keys: Mapping[str, OwnKey] = field(default_factory=dict)
+    bucket_keys: Mapping[str, str] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -168,6 +181,7 @@ def read_account(folder: Path) -> Account:
         data[name] = tuple(data.get(name, ()))
     reservations = data.get("reservations", {})
     data["reservations"] = {name: Reservation(**facts) for name, facts in reservations.items()}
+    data["keys"] = {arn: OwnKey(**facts) for arn, facts in data.get("keys", {}).items()}
     return Account(**data)
 
 

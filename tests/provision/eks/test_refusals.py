@@ -18,10 +18,12 @@ from infra.provision.aws.zone import Zone
 from infra.rehearsal.cloud.cluster_kinds import CLUSTER, NODE_GROUP
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SUBNET as SUBNET_TYPE
-from infra.rehearsal.cloud.store import Resource, Store
-from tests.provision.belongings import own_stack, their_network
+from infra.rehearsal.cloud.store import OwnKey, Resource, Store
+from tests.provision.belongings import REGION, own_stack, their_network
+from tests.provision.recorded_runs import Recorder
 
 Record = Callable[..., Any]
+Prepare = Callable[[Store], Mapping[str, str]]
 STACK = "eks-b200-tp8"
 SUBNET = "subnet-0123456789abcdef0"
 ROLE = "arn:aws:iam::000000000000:role/rehearsal"
@@ -269,19 +271,46 @@ def running(
     return put
 
 
+KEY_ARN = "arn:aws:kms:us-east-2:000000000000:key/01234567-89ab-cdef-0123-456789abcdef"
+
+
 @pytest.mark.parametrize(
     ("changed", "config", "what"),
     [
         ({}, {"root_volume_gib": "400"}, "run with another root_volume_gib, and EKS"),
         ({"instanceType": "p5en.48xlarge"}, {}, "run with another instance type, and EKS"),
+        ({}, {"kms_key_arn": KEY_ARN}, "run with another kms_key_arn, and EKS"),
     ],
 )
 def test_another_template_for_nodes_of_a_block_that_run_is_refused(
     record: Record, changed: dict[str, object], config: dict[str, str], what: str
 ) -> None:
     with pytest.raises(ProblemsFound, match=what) as refused:
-        record(STACK, prepare=running(record(STACK), changed), **config)
+        record(STACK, prepare=with_key(running(record(STACK), changed)), **config)
     assert len(refused.value.problems) == 1
+
+
+def with_key(prepare: Prepare, arn: str = KEY_ARN) -> Prepare:
+    """The same account with a key of KMS."""
+
+    def put(store: Store) -> Mapping[str, str]:
+        store.account = replace(store.account, keys={arn: OwnKey()})
+        return prepare(store)
+
+    return put
+
+
+def test_nodes_outside_of_blocks_keep_their_key_and_the_operator_is_told(
+    record: Record, recorder: Recorder, tmp_path: Path
+) -> None:
+    root = own_stack(tmp_path, STACK, capacity={"kind": "on-demand"})
+    arn = KEY_ARN.replace("us-east-2", REGION)
+    before = with_key(running(record("mine", root=root), stack="mine"), arn)
+    others = ROLE.replace("rehearsal", "others")  # so that it ends there
+    with pytest.raises(ProblemsFound):
+        record("mine", root=root, prepare=before, kms_key_arn=arn, cluster_admins=others)
+    (told,) = [line for line in recorder.said if "stay encrypted with AWS's own key" in line]
+    assert "node group accelerators" in told
 
 
 def test_another_mount_under_nodes_of_a_block_that_run_is_refused(

@@ -12,10 +12,10 @@ from infra.rehearsal.cloud.cluster_kinds import (
     ACCESS_POLICY,
     ADDON,
     CLUSTER,
-    KEY,
     NODE_GROUP,
     POD_IDENTITY,
 )
+from infra.rehearsal.cloud.encryption_keys import KEY
 from infra.rehearsal.cloud.identity_kinds import PROFILE, ROLE
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP

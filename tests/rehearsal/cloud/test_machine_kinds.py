@@ -11,7 +11,7 @@ import pytest
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, TEMPLATE
 from infra.rehearsal.cloud.network_kinds import ZONE_GROUP
 from infra.rehearsal.cloud.operations import update
-from infra.rehearsal.cloud.store import Store, read_account, write_account
+from infra.rehearsal.cloud.store import OwnKey, Store, read_account, write_account
 
 if TYPE_CHECKING:
     from tests.rehearsal.cloud.conftest import Cloud
@@ -35,6 +35,20 @@ def test_an_instance_gets_an_address_of_its_subnet(cloud: Cloud) -> None:
     block = ipaddress.ip_network("10.0.0.0/24")
     assert len(addresses) == 8
     assert all(ipaddress.ip_address(each) in block for each in addresses)
+
+
+@pytest.mark.parametrize("state", ["Enabled", "Disabled", ""])
+def test_a_disk_wants_a_key_that_is_there_and_on(cloud: Cloud, state: str) -> None:
+    arn = "arn:aws:kms:us-east-1:000000000000:key/mine"
+    keys = {arn: OwnKey(state=state)} if state else {}
+    cloud.store.account = replace(cloud.store.account, keys=keys)
+    subnet, group = cloud.network()
+    disk = {"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "kmsKeyId": arn}}
+    template = cloud.template(subnet, group, blockDeviceMappings=[disk])
+    if state == "Enabled":
+        assert cloud.launch(template)
+    else:
+        assert "InvalidKMSKey" in cloud.launch_refusal(template)
 
 
 def test_addresses_run_out(cloud: Cloud) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ from infra.rehearsal.cloud.storage_kinds import (
     ACCESS_BLOCK,
     ASSOCIATION,
     BUCKET,
+    BUCKET_ENCRYPTION,
     BUCKET_LIFECYCLE,
     BUCKET_POLICY,
     BUCKET_VERSIONING,
@@ -16,6 +18,7 @@ from infra.rehearsal.cloud.storage_kinds import (
     ELASTIC_POLICY,
     LUSTRE,
 )
+from infra.rehearsal.cloud.store import OwnKey
 from infra.rehearsal.cloud.value_rules import value_failures
 
 if TYPE_CHECKING:
@@ -112,6 +115,32 @@ def test_versions_are_kept_by_a_word_that_s3_knows(cloud: Cloud) -> None:
     )
     assert "MalformedXML" in said
     cloud.make(BUCKET_VERSIONING, bucket=bucket, versioningConfiguration={"status": "Enabled"})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code"),
+    [
+        ({"sseAlgorithm": "aws:kms", "kmsMasterKeyId": "arn:aws:kms:nobody-s"}, None),
+        ({"sseAlgorithm": "kms"}, "MalformedXML"),
+        ({"sseAlgorithm": "AES256", "kmsMasterKeyId": "mine"}, "InvalidArgument"),
+    ],
+)
+def test_a_bucket_takes_a_key_with_the_algorithm_of_kms_alone(
+    cloud: Cloud, chosen: dict[str, str], code: str | None
+) -> None:
+    bucket = cloud.make(BUCKET, bucket="mine").id
+    rules = [{"applyServerSideEncryptionByDefault": chosen}]
+    if code is None:
+        cloud.make(BUCKET_ENCRYPTION, bucket=bucket, rules=rules)
+    else:
+        assert code in cloud.refusal(BUCKET_ENCRYPTION, bucket=bucket, rules=rules)
+
+
+def test_a_file_system_wants_a_key_that_is_there(cloud: Cloud) -> None:
+    arn = "arn:aws:kms:us-east-1:000000000000:key/01234567-89ab-cdef-0123-456789abcdef"
+    assert "does not exist" in cloud.refusal(ELASTIC, encrypted=True, kmsKeyId=arn)
+    cloud.store.account = replace(cloud.store.account, keys={arn: OwnKey()})
+    assert cloud.make(ELASTIC, encrypted=True, kmsKeyId=arn)
 
 
 @pytest.mark.parametrize(

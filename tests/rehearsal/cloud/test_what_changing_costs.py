@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from infra.rehearsal.cloud.scratch_project import RESERVATION, ScratchProject
-from infra.rehearsal.cloud.store import Store, read_account, write_account
+from infra.rehearsal.cloud.store import OwnKey, Store, read_account, write_account
 from infra.spec.load import PROJECT
 from tests.provision.belongings import their_network
 from tests.rehearsal.cloud.command import Pulumi, resources
@@ -83,6 +83,7 @@ def standing(
         account,
         key_pairs=(*account.key_pairs, "another"),
         buckets=(*account.buckets, "their-weights"),
+        keys={str(CASES[platform]["config"]["kms_key_arn"]): OwnKey()},
         topics=("capacity-ends",),
         images={**account.images, "ami-0123456789abcdef0": "aarch64"},
         reservations={**account.reservations, NEXT: account.reservations[RESERVATION]},

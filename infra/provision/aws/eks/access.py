@@ -84,7 +84,7 @@ class EksAccess(pulumi.ComponentResource):
         """The role of pods with engines: they list the bucket and read below the prefix, and write nothing."""
         role, _ = self.role("weights", PODS, ())
         assert read.bucket_arn is not None  # noqa: S101 - the caller asked
-        policy = read.bucket_arn.apply(lambda arn: read_policy(arn, read.prefix))
+        policy = read.bucket_arn.apply(lambda arn: read_policy(arn, read.prefix, read.key_arn))
         iam.RolePolicy("read-weights", role=role.name, policy=policy, opts=self._child)
         arn: pulumi.Output[str] = role.arn
         return arn

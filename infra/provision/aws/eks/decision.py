@@ -37,7 +37,12 @@ from infra.provision.aws.eks.rules import (
 )
 from infra.provision.aws.eks.standing import StandingCluster
 from infra.provision.aws.eks.survey import AddonDemand, ClusterSurvey, survey_for_cluster
-from infra.provision.aws.eks.template import ACCELERATORS, block_problems, wanted_template
+from infra.provision.aws.eks.template import (
+    ACCELERATORS,
+    block_problems,
+    wanted_template,
+    warn_of_kept_keys,
+)
 from infra.provision.aws.first_boot import mount_script
 from infra.provision.aws.naming import give_back_nodes
 from infra.provision.aws.nvlink_domains import warn_of_several_domains
@@ -45,7 +50,7 @@ from infra.provision.aws.purchase import tell_cost
 from infra.provision.aws.standing_machines import WantedNetwork, network_problem
 from infra.provision.aws.survey import Survey, find_subnet, survey_account
 from infra.provision.aws.weight_rules import change_problems, storage_problems
-from infra.provision.aws.weight_store import StoreSettings, choose_store
+from infra.provision.aws.weight_store import StoreSettings, choose_store, wanted_store
 from infra.provision.cluster.workload import WorkloadContent, judged_pods, workload_content
 from infra.provision.naming import Tags
 from infra.provision.previous import read_previous_weights
@@ -243,6 +248,7 @@ def _ask(
         wanted.instance_type,
         mount_script(store.path, mount) if mount else None,
     )
+    warn_of_kept_keys(cluster.standing, wanted.capacity, account, name)
     problems += block_problems(cluster.standing, wanted.capacity, template, name)
     if zone is not None:
         network = WantedNetwork(account=account, zone=zone, stack=name)
@@ -252,9 +258,7 @@ def _ask(
             pulumi.log.warn(str(local))
         problems += _some(local if local is not None and local.blocks else None)
         problems += storage_problems(spec.weights, zone, name)
-    problems += change_problems(
-        read_previous_weights(name), store.storage, account.lustre, bucket=store.bucket, stack=name
-    )
+    problems += change_problems(read_previous_weights(name), wanted_store(store), stack=name)
     if problems or survey is None:
         raise ProblemsFound(tuple(problems))
     return survey, cluster

@@ -16,6 +16,7 @@ from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
 from infra.provision.aws.eks.rules import MAX_PODS
 from infra.provision.aws.launch_template import (
+    KEPT_KEY,
     KEPT_SPEED,
     KEPT_TAGS,
     METADATA,
@@ -49,6 +50,8 @@ class Place:
         release: of the image; None for the newest.
         keeps_release: whether nodes that run keep theirs: a newer one replaces none, another Kubernetes version all.
         keeps_template: whether nodes that run keep their launch template: those of a block cannot be changed.
+        key_arn: that root volumes are encrypted with; None for AWS's own.
+        keeps_key: whether nodes run: another key would be another version of the template, and replace them.
         ready: what must be there before the first node.
     """
 
@@ -59,6 +62,8 @@ class Place:
     release: str | None
     keeps_release: bool
     keeps_template: bool
+    key_arn: str | None
+    keeps_key: bool
     ready: tuple[pulumi.Resource, ...]
 
 
@@ -233,13 +238,16 @@ def _launch_template(
         instance_type=nodes.instance_type,
         user_data=nodes.user_data,
         metadata_options=METADATA,
-        block_device_mappings=[root_volume(nodes.volume_gib)],
+        block_device_mappings=[root_volume(nodes.volume_gib, place.key_arn)],
         network_interfaces=interfaces or None,
         placement={"group_name": nodes.placement_group} if nodes.placement_group else None,
         tag_specifications=_tagged(tags.lasting(name, **named)),
         update_default_version=True,
         tags=tags.of(name, **named),
-        opts=ResourceOptions(parent=parent, ignore_changes=[*KEPT_SPEED, *KEPT_TAGS]),
+        opts=ResourceOptions(
+            parent=parent,
+            ignore_changes=[*KEPT_SPEED, *KEPT_TAGS, *([KEPT_KEY] if place.keeps_key else [])],
+        ),
         **capacity_arguments(nodes.capacity, nodes.reservation_id),
     )
 

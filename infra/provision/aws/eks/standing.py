@@ -57,6 +57,11 @@ class StandingCluster:
         """Whether the control plane's version is left alone, as nobody knows it and nobody names one."""
         return self.version is None and not facts.names_version
 
+    def has_nodes(self, group: str) -> bool:
+        """Whether nodes of a group run, or nobody may ask."""
+        standing = self.groups.get(group)
+        return self.version is None or (standing is not None and standing.num_nodes > 0)
+
     def keeps_addon(self, name: str, wanted: str) -> bool:
         """Whether an add-on stays at its version, for a Kubernetes version that is wanted.
 

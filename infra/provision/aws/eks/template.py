@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pulumi
+
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
 from infra.provision.aws.account import Account
@@ -38,6 +40,7 @@ def wanted_template(
         "instance type": instance_type.id,
         **weights_of(user_data(node_config(has_disks=True), mount)),
         "root_volume_gib": account.root_volume_gib,
+        "kms_key_arn": account.kms_key_arn or "",
         "network layout": layout_of(instance_type.interfaces(capacity.layout)),
         "reservation_id": account.reservation_id or "",
     }
@@ -49,6 +52,31 @@ def keeps_template(standing: StandingCluster, capacity: CapacityPlan) -> bool:
         return False
     group = standing.groups.get(ACCELERATORS)
     return standing.version is None or (group is not None and group.num_nodes > 0)
+
+
+def warn_of_kept_keys(
+    standing: StandingCluster, capacity: CapacityPlan, account: Account, stack: str
+) -> None:
+    """Say which nodes keep the key that their disks were encrypted with: another one would replace them.
+
+    Nodes of a block are refused another one (`block_problems`).
+    """
+    is_block = CAPACITY_TYPES[capacity.kind] == "CAPACITY_BLOCK"
+    for name, group in standing.groups.items():
+        if not group.num_nodes or not group.template_id or (is_block and name == ACCELERATORS):
+            continue
+        found = Asking(stack).ask(
+            "moe-infra:kms_key_arn",
+            f"answer on launch template {group.template_id}",
+            account.kms_key_arn or "",
+            lambda identity=group.template_id: read_template(id=identity),  # type: ignore[misc]
+        )
+        if found is not None and found["kms_key_arn"] != (account.kms_key_arn or ""):
+            was = found["kms_key_arn"] or "AWS's own key"
+            pulumi.log.warn(
+                f"moe-infra:kms_key_arn: disks of node group {name} stay encrypted with {was}; a group that is "
+                "made anew takes the key."
+            )
 
 
 def block_problems(
