@@ -330,10 +330,32 @@ def test_a_network_of_theirs_is_used_and_none_is_made(record: Record) -> None:
 
 def test_addons_are_pinned_and_pods_have_prefixes_of_addresses(record: Record) -> None:
     addons = record(STACK).of_type("Addon")
-    assert set(addons) == {"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"}
+    assert set(addons) == {
+        *("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"),
+        "eks-node-monitoring-agent",
+    }
     assert all(each["addonVersion"].startswith("v") for each in addons.values())
     settings = json.loads(addons["vpc-cni"]["configurationValues"])
     assert settings["env"]["ENABLE_PREFIX_DELEGATION"] == "true"
+
+
+def test_only_system_nodes_are_repaired_by_eks(record: Record) -> None:
+    """A node with accelerators that is replaced has lost its weights, and a reservation may have no other."""
+    groups = record(STACK).of_type("NodeGroup")
+    repaired = {name: each["nodeRepairConfig"]["enabled"] for name, each in groups.items()}
+    assert repaired == {"accelerators": False, "system": True}
+
+
+def test_a_cluster_on_reserved_capacity_is_protected_and_upgraded_by_nobody_else(
+    record: Record, tmp_path: Path
+) -> None:
+    reserved = record(STACK).of_type("Cluster")["cluster"]
+    assert reserved["deletionProtection"] is True
+    assert reserved["upgradePolicy"] == {"supportType": "EXTENDED"}
+    root = own_stack(tmp_path, STACK, capacity={"kind": "on-demand"})
+    bought = record("mine", root=root, kubernetes_support="standard").of_type("Cluster")["cluster"]
+    assert bought["deletionProtection"] is False
+    assert bought["upgradePolicy"] == {"supportType": "STANDARD"}
 
 
 def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) -> None:

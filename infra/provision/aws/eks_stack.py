@@ -139,6 +139,7 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
             each.name for each in decided.addons if standing.keeps_addon(each.name, version)
         ),
         keeps_kubernetes=standing.keeps_kubernetes(decided.facts),
+        is_protected=decided.capacity.kind != "on-demand",
         tags=decided.tags,
     )
     cluster = EksCluster(name, wanted, access)

@@ -101,6 +101,9 @@ def _cluster_refusals(request: Request) -> Iterator[str]:
     if len({each.inputs.get("vpcId") for each in subnets}) > 1:
         yield "Subnets must be in one VPC."
     vpc_config = map_of(request.inputs.get("vpcConfig"))
+    support = next(values_at(request.inputs, "upgradePolicy.supportType"), "EXTENDED")
+    if support not in ("STANDARD", "EXTENDED"):
+        yield f"supportType {support} is not valid."
     is_public = vpc_config.get("endpointPublicAccess", True) is True
     if not is_public and vpc_config.get("endpointPrivateAccess") is not True:
         yield "Private and public endpoint access cannot be disabled at the same time."
@@ -155,6 +158,14 @@ def _belongings(store: Store, cluster: Resource) -> list[Resource]:
         for each in store.all()
         if each.hidden.get("owner") == cluster.id or each.hidden.get("cluster") == cluster.id
     ]
+
+
+def _protection(cluster: Resource) -> RefusedError | None:
+    """EKS User Guide, "Protect EKS clusters from accidental deletion", checked 2026-11-27; its sentence is ours."""
+    if cluster.inputs.get("deletionProtection") is not True:
+        return None
+    what = f"Cluster {cluster.id} has deletion protection turned on."
+    return RefusedError("InvalidRequestException", what)
 
 
 def _make_addon(request: Request) -> Made:
@@ -234,6 +245,7 @@ KINDS: Mapping[str, Kind] = {
         make=_make_cluster,
         auto_name="name",
         belongings=_belongings,
+        keeps=_protection,
         links=(
             Link(path="vpcConfig.subnetIds[]", token=SUBNET, code=BAD),
             Link(path="roleArn", token=ROLE, handle="arn", code=BAD),

@@ -94,6 +94,7 @@ class Kind:
         make: refuses or makes a resource; raises `RefusedError`.
         auto_name: the property that gets a name when the program gives none.
         links: other resources that must exist, and that cannot be deleted before this one.
+        keeps: why it is not deleted as it is; None where it is.
         belongings: what the cloud made with it, or keeps in it, and deletes with it.
     """
 
@@ -101,6 +102,7 @@ class Kind:
     make: Callable[[Request], Made]
     auto_name: str | None = None
     links: tuple[Link, ...] = ()
+    keeps: Callable[[Resource], RefusedError | None] = lambda _resource: None
     belongings: Callable[[Store, Resource], Sequence[Resource]] = lambda _store, _resource: ()
 
 

@@ -181,6 +181,10 @@ def delete(store: Store, identity: str, urn: str) -> None:
                 ):
                     what = f"deleting {KINDS[token].noun} ({identity}): {other.id} depends on it"
                     raise RefusedError("DependencyViolation", what)
+        refused = KINDS[token].keeps(resource)
+        if refused is not None:
+            what = f"deleting {KINDS[token].noun} ({identity}): {refused}"
+            raise RefusedError(refused.code, what)
         for each in KINDS[token].belongings(store, resource):
             store.remove(each.type, each.id)
         store.remove(token, identity)

@@ -122,6 +122,7 @@ ADDONS: Mapping[str, str] = {
     "kube-proxy": "v1.35.0-eksbuild.2",
     "coredns": "v1.12.4-eksbuild.1",
     "eks-pod-identity-agent": "v1.3.10-eksbuild.1",
+    "eks-node-monitoring-agent": "v1.4.1-eksbuild.1",
     "aws-fsx-csi-driver": "v1.9.0-eksbuild.1",
 }
 NO_CONTROL_PLANE = ("use1-az3", "usw1-az2", "cac1-az3")

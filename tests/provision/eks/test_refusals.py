@@ -54,6 +54,7 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"fsx_efa": "true"}, "does not read it", "config rm fsx_efa"),
         ({"replace_machines": "unified-0"}, "does not read it", "config rm replace_machines"),
         ({"account_id": "210987654321"}, "Your credentials are those of account", "the right profile"),
+        ({"kubernetes_support": "long"}, "is not one of extended and", "kubernetes_support extended"),
         ({"kubernetes_version": "latest"}, "is not a version such as", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.32"}, "1.33 is the least", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
@@ -188,6 +189,7 @@ def facts(version: str = "1.35") -> EksFacts:
     return EksFacts(
         kubernetes_version=version,
         names_version=True,
+        support="EXTENDED",
         api_from=ipaddress.IPv4Network("198.51.100.0/24"),
         admins=("arn:aws:iam::123456789012:role/team/platform",),
         control_subnet_ids=(),

@@ -16,6 +16,7 @@ from infra.rehearsal.cloud.store import Store
 FACTS = EksFacts(
     kubernetes_version="1.35",
     names_version=False,
+    support="EXTENDED",
     api_from=ipaddress.IPv4Network("198.51.100.0/24"),
     admins=(),
     control_subnet_ids=(),

@@ -110,6 +110,15 @@ class Pulumi:
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def lift_deletion_protection(cloud: Path, name: str) -> None:
+    """What `aws eks update-cluster-config --no-deletion-protection` does."""
+    (path,) = (each for each in resources(cloud, "Cluster") if each.stem == name)
+    document = json.loads(path.read_text())
+    for part in ("inputs", "outputs"):
+        document[part]["deletionProtection"] = False
+    path.write_text(json.dumps(document))
+
+
 def destroy_all_but_weights(pulumi: Pulumi) -> None:
     """What an operator types at the end of a reservation: machines first, protected or not."""
     for words in (

@@ -11,7 +11,7 @@ from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.spec.load import PROJECT
 from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
-from tests.rehearsal.cloud.command import resources
+from tests.rehearsal.cloud.command import lift_deletion_protection, resources
 
 PAGES = (PROJECT / "docs" / "operations-cloud.md").read_text(encoding="utf-8")
 NEXT = "cr-0fedcba9876543210"  # bought for the time after the first reservation
@@ -57,6 +57,8 @@ class Typist:
             if words[0] in OTHERS or (words[0] == "fab" and words[1] != "inventory"):
                 if words[0] == "fab":
                     assert_can_be_typed(words[1:])
+                if "--no-deletion-protection" in words:
+                    lift_deletion_protection(self.project.cloud, words[words.index("--name") + 1])
                 self.elsewhere.append(shlex.join(words))
                 continue
             done = self.run(words)

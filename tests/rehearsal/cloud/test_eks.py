@@ -20,6 +20,7 @@ from tests.rehearsal.cloud.command import (
     Pulumi,
     edit_stack,
     kinds_left,
+    lift_deletion_protection,
     resources,
     waits,
 )
@@ -158,8 +159,14 @@ def test_the_life_of_a_cluster_and_its_workload(
     careless = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert careless.returncode == 0, careless.stdout + careless.stderr
     assert {"Cluster", "NodeGroup"} <= set(kinds_left(cloud))
-    urn = shlex.split(give_back_nodes(STACK))[3]
+    urn = next(word for word in shlex.split(give_back_nodes(STACK)) if word.startswith("urn:"))
     assert pulumi("state", "unprotect", urn, "--yes").returncode == 0
+    # the cluster itself is kept by EKS, after its nodes are gone
+    kept = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
+    assert kept.returncode != 0
+    assert "InvalidRequestException" in kept.stdout + kept.stderr
+    assert "Cluster" in kinds_left(cloud)
+    lift_deletion_protection(cloud, STACK)
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
     assert kinds_left(cloud) == BUCKET_KINDS

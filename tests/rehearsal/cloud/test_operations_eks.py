@@ -47,7 +47,7 @@ def test_the_life_of_a_cluster_page_by_page(eks_typist: Typist, catalog: Catalog
     reserve(typist, NEXT, 2)
     lines = page("the end of a reservation", on="EKS")
     end = 1 + next(n for n, line in enumerate(lines) if line.startswith("pulumi destroy"))
-    assert "; ".join(lines[end - 2 : end]) == give_back_nodes(EKS_STACK)
+    assert "; ".join(lines[end - 3 : end]) == give_back_nodes(EKS_STACK)
     typist.type(lines[:end])
     assert kinds_left(typist.project.cloud) == BUCKET_KINDS
     typist.type(lines[end:])

@@ -32,6 +32,7 @@ class ClusterSettings:
         addon_versions: by add-on; one that is left out takes the cloud's default.
         kept_addons: those that stay as they are: their versions follow the cluster's, not the day's.
         keeps_kubernetes: whether the control plane stays at the version that it has.
+        is_protected: whether EKS refuses to delete it until somebody has lifted that.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ClusterSettings:
     addon_versions: Mapping[str, str]
     kept_addons: frozenset[str]
     keeps_kubernetes: bool
+    is_protected: bool
     tags: Tags
 
 
@@ -92,6 +94,8 @@ class EksCluster(pulumi.ComponentResource):
             },
             encryption_config={"provider": {"key_arn": access.key_arn}, "resources": ["secrets"]},
             bootstrap_self_managed_addons=False,
+            deletion_protection=settings.is_protected,
+            upgrade_policy={"support_type": facts.support},
             enabled_cluster_log_types=list(LOGS),
             tags=settings.tags.of("cluster"),
             opts=ResourceOptions(

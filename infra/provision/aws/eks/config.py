@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.versions import version_numbers
@@ -17,8 +18,10 @@ from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.provision.own_config import read_own_values
 from infra.render.cluster_facts import NodeTuningChoice
 
+SupportType = Literal["EXTENDED", "STANDARD"]
 EKS_CONFIG_NAMES = (
     "kubernetes_version",
+    "kubernetes_support",
     "api_from_cidr",
     "cluster_admins",
     "control_subnet_ids",
@@ -51,7 +54,10 @@ _VERSION = re.compile(r"1\.\d{2}")
 _PRIVATE = tuple(
     map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"))
 )
+# What EKS does with a cluster at the end of its version's standard support (EKS API, UpgradePolicyRequest).
+SUPPORT: Mapping[str, SupportType] = {"extended": "EXTENDED", "standard": "STANDARD"}
 _EXAMPLES = {
+    "kubernetes_support": "extended",
     "kubernetes_version": "1.35",
     "api_from_cidr": "198.51.100.0/24",
     "cluster_admins": "arn:aws:iam::123456789012:role/platform",
@@ -66,6 +72,7 @@ class EksFacts:
     Args:
         kubernetes_version: of the control plane and its nodes.
         names_version: whether the operator names it; where not, a cluster that stands keeps its own.
+        support: what becomes of the cluster at the end of its version's standard support.
         api_from: block from which the cluster's API is dialled.
         admins: ARNs of the roles that may do everything in the cluster, whoever runs `pulumi up` among them.
         control_subnet_ids: the operator's own for the control plane; empty where a network is made.
@@ -73,6 +80,7 @@ class EksFacts:
 
     kubernetes_version: str
     names_version: bool
+    support: SupportType
     api_from: ipaddress.IPv4Network
     admins: tuple[str, ...]
     control_subnet_ids: tuple[str, ...]
@@ -114,6 +122,7 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
     return EksFacts(
         kubernetes_version=known.get("kubernetes_version", read_eks_parts().kubernetes.version),
         names_version="kubernetes_version" in known,
+        support=SUPPORT[known.get("kubernetes_support", "extended")],
         api_from=ipaddress.IPv4Network(known["api_from_cidr"]),
         admins=_entries(known["cluster_admins"]),
         control_subnet_ids=_entries(known.get("control_subnet_ids", "")),
@@ -249,6 +258,10 @@ def _network_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]
 
 def _version_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
     version, least = known.get("kubernetes_version"), read_eks_parts().kubernetes.least
+    support = known.get("kubernetes_support", "extended")
+    if support not in SUPPORT:
+        what = f"{support} is not one of {' and '.join(SUPPORT)}."
+        yield eks_problem("kubernetes_support", what, stack)
     if version is None:
         return
     if not _VERSION.fullmatch(version):

@@ -96,6 +96,7 @@ class _Nodes:
         user_data: what first boot is told, in base64.
         interfaces: empty for the one that EKS gives to a node.
         placement_group: name, None for none.
+        is_repaired: whether EKS reboots and replaces broken nodes by itself.
     """
 
     count: int
@@ -107,6 +108,7 @@ class _Nodes:
     capacity: CapacityKind
     reservation_id: str | None
     placement_group: pulumi.Input[str] | None
+    is_repaired: bool
     labels: Mapping[str, str]
     taints: tuple[eks.NodeGroupTaintArgsDict, ...]
 
@@ -131,6 +133,10 @@ class AcceleratorGroup(pulumi.ComponentResource):
             capacity=nodes.capacity,
             reservation_id=nodes.reservation_id,
             placement_group=nodes.placement_group,
+            # A repair replaces nodes for most reasons, and only reason by reason can it be told otherwise (EKS User
+            # Guide, "Automatically repair nodes in EKS clusters", checked 2026-11-27). A node that is replaced has lost
+            # the weights on its disks, and its capacity may not come again. The agent's conditions tell the operator.
+            is_repaired=False,
             labels={POOL_LABEL: POOL},
             taints=({"key": TAINT, "value": "present", "effect": "NO_SCHEDULE"},),
         )
@@ -155,6 +161,7 @@ class SystemGroup(pulumi.ComponentResource):
             capacity="on-demand",
             reservation_id=None,
             placement_group=None,
+            is_repaired=True,
             labels={},
             taints=(),
         )
@@ -207,6 +214,7 @@ def _node_group(
             "max_size": nodes.count,
         },
         launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+        node_repair_config={"enabled": nodes.is_repaired},
         update_config={"max_unavailable": 1, "update_strategy": "MINIMAL"},
         labels=nodes.labels or None,
         taints=nodes.taints or None,
