@@ -31,6 +31,7 @@ SHIPPED = (
     "a3-longctx-tp16",
     "b200-sglang-tp8",
     "eks-b200-tp8",
+    "eks-gb200-2p1d",
     "gb200-2p1d",
     "gb200-nvfp4-tp4",
     "gb200-tp4",
@@ -47,7 +48,13 @@ SHIPPED = (
     "mi325x-tp4",
     "mi355x-tp8",
 )
-NUM_PROCESSES = {"gb200-2p1d": 24, "a3-2p1d": 36, "h200-2n-tp16": 2, "a2-2n-dp4tp4": 2}
+NUM_PROCESSES = {
+    "gb200-2p1d": 24,
+    "eks-gb200-2p1d": 24,
+    "a3-2p1d": 36,
+    "h200-2n-tp16": 2,
+    "a2-2n-dp4tp4": 2,
+}
 OF_TESTS = tuple(sorted(path.stem for path in (TESTS / "stacks").glob("*.yaml")))
 
 

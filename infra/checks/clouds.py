@@ -9,7 +9,7 @@ from infra.checks.view import Finding, PlanView
 
 
 def nodes_in_ordinary_zone(view: PlanView) -> Iterator[Finding]:
-    """Machines of a cluster on EKS are offered in ordinary zones: nobody has shown node groups in Local Zones."""
+    """Machines of a cluster on EKS are offered in ordinary zones, or nobody has shown a node group with them."""
     if view.plan.platform != "aws-eks":
         return
     found = {
@@ -20,8 +20,8 @@ def nodes_in_ordinary_zone(view: PlanView) -> Iterator[Finding]:
     for name in sorted(found):
         if read_instance_type(name).is_in_local_zone:
             what = (
-                f"{name} is offered in a Local Zone alone, and whether managed node groups take its capacity there is "
-                "not verified: AWS's own pages say yes and no."
+                f"{name} is offered in a Local Zone alone. AWS says that node groups are offered there, and nobody has "
+                "shown one with its capacity here."
             )
-            fix = "Use platform aws-ec2; waive this rule when AWS has confirmed it to you."
+            fix = "Where EKS refuses the node group, use platform aws-ec2."
             yield Finding(field="platform", what=what, fix=fix)

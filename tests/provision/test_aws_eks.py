@@ -19,7 +19,6 @@ from tests.provision.kubernetes_program import put_kubectl, run_program, whole_c
 
 Record = Callable[..., Any]
 STACK = "eks-b200-tp8"
-WAIVED = {"waive": [{"rule": "eks-local-zone", "reason": "AWS has confirmed it"}]}
 LUSTRE = {"weights": {"storage": "fsx-lustre"}}
 # What differs from the shipped stack in ways that have nothing to do with each other: one run shows them all.
 ROLES = (
@@ -34,7 +33,7 @@ MOUNTED_AT_MAXIMUM = {
     "weights": {"storage": "shared-mount"},
 }
 EXPORT = "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/"
-GB200 = {"platform": "aws-eks", "weights": {"storage": "s3-to-nvme"}, **WAIVED}
+GB200 = {"platform": "aws-eks", "weights": {"storage": "s3-to-nvme"}}
 
 
 def of_two_hosts(record: Record, tmp_path: Path) -> Any:

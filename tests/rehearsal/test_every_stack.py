@@ -29,6 +29,7 @@ PROVISIONED = ("gb200-2p1d", "h200-2n-tp16")
 # In pods they differ, and are tested in tests/kubernetes/.
 SAME_ON_HOSTS = {
     "eks-b200-tp8": "b200-sglang-tp8",
+    "eks-gb200-2p1d": "gb200-2p1d",
     "k8s-a3-2p1d": "a3-2p1d",
     "k8s-gb200-2p1d": "gb200-2p1d",
 }

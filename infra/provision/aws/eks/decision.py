@@ -254,9 +254,8 @@ def _ask(
         network = WantedNetwork(account=account, zone=zone, stack=name)
         problems += _some(_moved_network(cluster.standing, network))
         local = local_zone_problem(zone, spec.waive, name)
-        if local is not None and not local.blocks:
+        if local is not None:
             pulumi.log.warn(str(local))
-        problems += _some(local if local is not None and local.blocks else None)
         problems += storage_problems(spec.weights, zone, name)
     problems += change_problems(read_previous_weights(name), wanted_store(store), stack=name)
     if problems or survey is None:

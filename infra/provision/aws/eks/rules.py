@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
@@ -60,28 +60,21 @@ def storage_problem(weights: Weights, mount: str | None, stack: str) -> Problem 
 
 
 def local_zone_problem(zone: Zone, waivers: tuple[Waiver, ...], stack: str) -> Problem | None:
-    """Nodes in a Local Zone: AWS's pages contradict each other, and nobody has shown it for this capacity."""
+    """Nodes in a Local Zone, a warning: AWS says that it can be, and nobody has shown it for this capacity.
+
+    EKS User Guide, "Launch low-latency EKS clusters with AWS Local Zones", names managed node groups; an older copy
+    excluded them (checked 2026-11-27).
+    """
     if not zone.is_local:
         return None
     what = (
-        f"{zone.zone_id} is a Local Zone. Whether managed node groups take its capacity is not verified: AWS's own "
-        "pages say yes and no."
+        f"{zone.zone_id} is a Local Zone. AWS says that managed node groups are offered there, and nobody has shown "
+        "one with such capacity here."
     )
-    fix = (
-        "Use platform aws-ec2; or, when AWS has confirmed it to you, say so: "
-        f"waive: [{{rule: {LOCAL_ZONE_RULE}, reason: …}}]."
-    )
+    fix = "Where EKS refuses the node group, use platform aws-ec2."
     reason = next((each.reason for each in waivers if each.rule == LOCAL_ZONE_RULE), None)
     found = _stack_problem(LOCAL_ZONE_RULE, "platform", what, fix, stack)
-    return Problem(
-        rule=found.rule,
-        severity=found.severity,
-        file=found.file,
-        field=found.field,
-        what=found.what,
-        fix=found.fix,
-        waived=reason,
-    )
+    return replace(found, severity="warning", waived=reason)
 
 
 def addon_problems(
