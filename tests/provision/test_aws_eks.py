@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.catalog.instance_types import read_instance_type
+from infra.catalog.instance_types import instance_type_names, read_instance_type
 from infra.catalog.load import Catalog
+from infra.catalog.network_cards import LAYOUT_POLICIES, LayoutPolicy
+from infra.errors import ProblemsFound
+from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.store import Store
-from tests.provision.belongings import own_stack, their_network
+from tests.provision.belongings import REGION, make, own_stack, their_network
 from tests.provision.kubernetes_program import put_kubectl, run_program, whole_cluster
 
 Record = Callable[..., Any]
@@ -152,6 +155,39 @@ def test_on_demand_nodes_of_several_hosts_share_a_placement_group(
     recorded = of_two_hosts(record, tmp_path)
     assert group(recorded)["capacityType"] == "ON_DEMAND"
     assert template(recorded)["placement"]["groupName"].startswith("nodes-")
+
+
+@pytest.mark.parametrize("name", instance_type_names())
+@pytest.mark.parametrize("layout", LAYOUT_POLICIES)
+def test_the_first_card_has_one_address_by_every_layout(name: str, layout: LayoutPolicy) -> None:
+    """The VPC CNI takes prefixes for pods on that card alone: a second interface there would have some, too."""
+    interfaces = read_instance_type(name).interfaces(layout)
+    assert [each.place for each in interfaces if each.card == 0 and each.has_address] == [(0, 0)]
+
+
+def test_addresses_are_counted_by_interface_and_once_for_pods(
+    record: Record, tmp_path: Path
+) -> None:
+    root = own_stack(tmp_path, STACK, **MOUNTED_AT_MAXIMUM)
+    wanted = 8 + 48  # one for each of eight cards, and three prefixes on the first
+    assert record("mine", root=root, prepare=with_nodes_in(26), weights_mount=EXPORT)  # 59
+    with pytest.raises(ProblemsFound, match=f"hosts take {wanted}"):
+        record("mine", root=root, prepare=with_nodes_in(27), weights_mount=EXPORT)
+
+
+def with_nodes_in(size: int) -> Callable[[Store], dict[str, str]]:
+    """A subnet of theirs of a size for nodes, and two for the control plane."""
+
+    def prepare(store: Store) -> dict[str, str]:
+        hosts, *others = their_network(store, zones=("use1-az1", "use1-az2", "use1-az4"))
+        vpc = hosts.inputs["vpcId"]
+        block, zone = f"10.9.200.0/{size}", "use1-az1"
+        inputs = {"vpcId": vpc, "cidrBlock": block, "availabilityZoneId": zone}
+        small = make(store, REGION, SUBNET, "small", **inputs)
+        ids = ",".join(each.id for each in others)
+        return {"subnet_id": small.id, "control_subnet_ids": ids}
+
+    return prepare
 
 
 def test_pods_fit_on_the_nodes(record: Record, tmp_path: Path) -> None:

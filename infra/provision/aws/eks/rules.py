@@ -22,7 +22,9 @@ from infra.spec.stack import Waiver, Weights
 LOCAL_ZONE_RULE = "eks-local-zone"
 # Of every subnet of a control plane: EKS User Guide, "Subnet requirements and considerations" (16 are advised).
 LEAST_FREE = 6
-# A pod with engines, those of drivers and plug-ins, and a spare: three prefixes of 16 addresses on a node.
+# A pod with engines, those of drivers and plug-ins, and a spare: three prefixes of 16 addresses on a node. Interfaces
+# on further network cards add one each and no prefix: the VPC CNI manages card 0 alone (its release notes, 1.7.10;
+# since 1.20 ENABLE_MULTI_NIC, which nobody sets here), and every layout has one addressed interface there.
 POD_ADDRESSES = 48
 # The id of a Local Zone has its city's in the middle (use1-dfw2-az1).
 _ORDINARY_ZONE = re.compile(r"[a-z0-9]+-az\d+")
