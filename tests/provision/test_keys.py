@@ -143,9 +143,14 @@ def test_machines_that_stand_keep_their_key(record: Record) -> None:
     assert [each.rule for each in refused.value.problems] == ["machines-stand"]
 
 
-@pytest.mark.parametrize("named", [KEY, KEY.rpartition("/")[2]])
+THEIRS = KEY.replace("000000000000", "111111111111")
+
+
+@pytest.mark.parametrize(
+    ("named", "key"), [(KEY, KEY), (KEY.rpartition("/")[2], KEY), (THEIRS, THEIRS)]
+)
 def test_a_bucket_s_own_key_may_be_used_by_whoever_reads_it(
-    record: Record, tmp_path: Path, named: str
+    record: Record, tmp_path: Path, named: str, key: str
 ) -> None:
     def prepare(store: Store) -> Mapping[str, str]:
         owning()(store)
@@ -154,7 +159,7 @@ def test_a_bucket_s_own_key_may_be_used_by_whoever_reads_it(
 
     root = own_stack(tmp_path, "h200-tp8", weights=WEIGHTS)
     recorded = record("mine", root=root, prepare=prepare)
-    assert [each["Resource"] for each in decrypting(recorded)] == [KEY]
+    assert [each["Resource"] for each in decrypting(recorded)] == [key]
     assert volumes(recorded) == {None}
 
 

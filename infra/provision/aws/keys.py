@@ -104,7 +104,8 @@ def bucket_key(bucket: str | None) -> str | None:
     try:
         answer = cloudcontrol.get_resource(type_name=_BUCKET_TYPE, identifier=bucket)
         named = _named_key(json.loads(answer.properties))
-        return None if named is None else _read_key(named).arn
+        # an ARN says it all, also of another account's key, which nobody here may look at
+        return named if named is None or _ARN.fullmatch(named) else _read_key(named).arn
     except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception with the provider's message
         pulumi.log.warn(
             f"Whether bucket {bucket} is encrypted with a key of yours was not seen: {last_line(error)}. If it is, let "
