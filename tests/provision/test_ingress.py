@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.errors import ProblemsFound
+from infra.provision.aws.account import read_account
+from infra.provision.aws.found import certificate_problems
 from infra.provision.aws.ingress import IDLE_TIMEOUT_S
 from infra.rehearsal.cloud.store import Resource, Store
 from tests.provision.belongings import own_stack, their_balancer, their_network
+from tests.provision.test_account import DEMAND, GOOD
 
 Record = Callable[..., Any]
 BALANCED = {"ingress": "internal-load-balancer"}
@@ -208,3 +212,75 @@ def test_before_an_edge_no_health_check_needs_a_key(record: Record, tmp_path: Pa
     (group,) = recorded.of_type("TargetGroup").values()
     assert (group["protocol"], group["healthCheck"]) == ("TCP", {"port": "8000", "protocol": "TCP"})
     assert recorded.inventory["router"]["url"].startswith("https://router-")
+
+
+CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/01234567-89ab-cdef-0123-456789abcdef"
+NAMED = {"certificate_arn": CERTIFICATE, "clients_name": "kimi.example.com"}
+
+
+def certified(store: Store) -> Mapping[str, str]:
+    store.account = replace(store.account, certificates=(CERTIFICATE,))
+    return {}
+
+
+def test_a_load_balancer_ends_tls_with_a_certificate(record: Record, tmp_path: Path) -> None:
+    root = own_stack(tmp_path, "h200-2n-tp16", **BALANCED)
+    recorded = record("mine", root=root, prepare=certified, **NAMED)
+    (listener,) = recorded.of_type("Listener").values()
+    assert (listener["protocol"], listener["certificateArn"]) == ("TLS", CERTIFICATE)
+    assert listener["sslPolicy"].startswith("ELBSecurityPolicy-TLS13-1-2")
+    assert "tcpIdleTimeoutSeconds" not in listener  # elbv2 takes none with TLS
+    (group,) = recorded.of_type("TargetGroup").values()
+    assert group["protocol"] == "TCP"
+    assert recorded.inventory["router"]["url"] == "https://kimi.example.com:8000"
+
+
+@pytest.mark.parametrize(
+    "case",  # ingress, configuration, what is said, and of which key
+    [
+        ("none", NAMED, "The stack has no load balancer", "certificate_arn"),
+        (
+            "internal-load-balancer",
+            {"certificate_arn": CERTIFICATE},
+            "one of the two is not set",
+            "clients_name",
+        ),
+        (
+            "internal-load-balancer",
+            {"clients_name": "kimi.example.com"},
+            "one of the two",
+            "certificate_arn",
+        ),
+        (
+            "internal-load-balancer",
+            {**NAMED, "certificate_arn": CERTIFICATE.replace("east-1", "west-2")},
+            "in us-west-2; the stack is in us-east-1",
+            "certificate_arn",
+        ),
+        (
+            "internal-load-balancer",
+            {**NAMED, "clients_name": "kimi"},
+            "kimi is not the DNS name",
+            "clients_name",
+        ),
+    ],
+)
+def test_a_certificate_that_nobody_could_use_is_refused(
+    record: Record, tmp_path: Path, case: tuple[str, dict[str, str], str, str]
+) -> None:
+    ingress, config, said, key = case
+    root = own_stack(tmp_path, "h200-2n-tp16", ingress=ingress)
+    with pytest.raises(ProblemsFound, match=said) as refused:
+        record("mine", root=root, prepare=certified, **config)
+    assert [each.field for each in refused.value.problems] == [f"moe-infra:{key}"]
+
+
+def test_an_edge_that_ends_tls_itself_takes_no_certificate_at_the_load_balancer() -> None:
+    account = read_account(
+        {**GOOD, "moe-infra:certificate_arn": CERTIFICATE, "moe-infra:clients_name": "a.example"},
+        DEMAND,
+    )
+    (found,) = certificate_problems(account, has_ingress=True, speaks_tls=True, stack="mine")
+    assert "The edge ends TLS itself" in found.what
+    assert "pulumi config rm certificate_arn" in found.fix
+    assert not [*certificate_problems(account, has_ingress=True, speaks_tls=False, stack="mine")]

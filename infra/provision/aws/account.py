@@ -11,6 +11,7 @@ from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
+from infra.provision.aws.account_keys import KEYS, Key
 from infra.provision.aws.zone import zone_example
 from infra.provision.config_problems import (
     PROJECT_NAME,
@@ -43,6 +44,8 @@ class Account:
         subnet_id: an existing subnet for hosts; None to make a network.
         gateway_subnet_id: an existing subnet for a load balancer; None for that of hosts.
         clients: who may dial the load balancer; None for the network that is made for hosts, or the hosts' own subnet.
+        certificate_arn: by which a load balancer ends TLS; None where it passes bytes on.
+        clients_name: DNS name that clients call it by; None for its own.
         notice_topic: ARN of the SNS topic that hears of the end of a block; None for nobody.
         replace_machines: hosts whose machines `pulumi up` may give back and launch anew.
         tags: further tags of every resource.
@@ -64,6 +67,8 @@ class Account:
     subnet_id: str | None
     gateway_subnet_id: str | None
     clients: str | None
+    certificate_arn: str | None
+    clients_name: str | None
     lustre: LustreSettings
     root_volume_gib: int
     notice_topic: str | None
@@ -104,108 +109,7 @@ class Demand:
         return self.capacity != "on-demand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Key:
-    """One configuration key: what it must look like, and what to tell whoever left it out."""
-
-    name: str
-    pattern: str
-    example: str
-    meaning: str
-    is_required: bool = False
-    is_of_login: bool = False
-
-    @property
-    def full_name(self) -> str:
-        return self.name if ":" in self.name else f"{PROJECT_NAME}:{self.name}"
-
-
-_KEYS = (
-    _Key(
-        name="aws:region",
-        pattern=r"[a-z]{2}(-[a-z]+)+-\d",
-        example="us-east-1",
-        meaning="the region of the capacity",
-        is_required=True,
-    ),
-    _Key(
-        name="account_id",
-        pattern=r"\d{12}",
-        example="123456789012",
-        meaning="the number of the account that the stack is kept in",
-    ),
-    _Key(
-        name="zone_id",
-        pattern=r"[a-z0-9]+(-[a-z0-9]+)?-az\d+",
-        example="use1-az4",
-        meaning="the zone id of the capacity (ids are the same in every account, letters are not)",
-        is_required=True,
-    ),
-    _Key(
-        name="key_name",
-        pattern=r".{1,255}",
-        example="my-key",
-        meaning="the EC2 key pair whose private key your SSH agent holds",
-        is_of_login=True,
-    ),
-    _Key(
-        name="reservation_id",
-        pattern=r"cr-[0-9a-f]{8,17}",
-        example="cr-0123456789abcdef0",
-        meaning="the capacity reservation that you have bought; this program never buys one",
-    ),
-    _Key(
-        name="ami",
-        pattern=r"ami-[0-9a-f]{8,17}",
-        example="ami-0123456789abcdef0",
-        meaning="the machine image to pin",
-    ),
-    _Key(
-        name="notice_topic",
-        pattern=r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}",
-        example="arn:aws:sns:us-east-1:123456789012:capacity-ends",
-        meaning="the SNS topic that hears of the end of a capacity block",
-    ),
-    _Key(
-        name="replace_machines",
-        pattern=r"[a-z0-9\-]+(,[a-z0-9\-]+)*",
-        example="decode-0",
-        meaning="names of hosts, with commas between",
-    ),
-    _Key(
-        name="kms_key_arn",
-        pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}",
-        example="arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef",
-        meaning="the ARN of a key of KMS (an alias is none: it may name another key tomorrow)",
-    ),
-    _Key(
-        name="weights_bucket",
-        pattern=r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]",
-        example="my-weights",
-        meaning="the existing bucket that holds the weights",
-    ),
-    _Key(
-        name="subnet_id",
-        pattern=r"subnet-[0-9a-f]{8,17}",
-        example="subnet-0123456789abcdef0",
-        meaning="the existing subnet for hosts, in the zone of the capacity and with a way out",
-    ),
-    _Key(
-        name="gateway_subnet_id",
-        pattern=r"subnet-[0-9a-f]{8,17}",
-        example="subnet-0123456789abcdef0",
-        meaning="the existing subnet for the load balancer",
-    ),
-    _Key(
-        name="weights_mount",
-        pattern=r"[^\s:]+(@tcp)?:/\S*",
-        example="fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/",
-        meaning="what `mount` takes for an NFS export (HOST:/PATH) or Lustre (HOST@tcp:/NAME)",
-    ),
-)
-
-
-# Every key that `Pulumi.yaml` declares, besides those in `_KEYS`.
+# Every key that `Pulumi.yaml` declares, besides those in `KEYS`.
 _FURTHER_NAMES = (
     "ssh_user",
     "ssh_from_cidr",
@@ -218,7 +122,7 @@ _FURTHER_NAMES = (
     "fsx_efa",
     *OWNER_TAGS,
 )
-CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_NAMES)
+CONFIG_NAMES = (*(key.name for key in KEYS if ":" not in key.name), *_FURTHER_NAMES)
 
 
 def read_values() -> dict[str, str]:
@@ -245,7 +149,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         if value != ""
     }
     problems = [
-        *(problem for key in _KEYS if (problem := _key_problem(key, known, demand))),
+        *(problem for key in KEYS if (problem := _key_problem(key, known, demand))),
         *_address_problems(known, demand),
         *_number_problems(known, demand),
     ]
@@ -269,6 +173,8 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         subnet_id=known.get("subnet_id"),
         gateway_subnet_id=known.get("gateway_subnet_id"),
         clients=known.get("clients_cidr"),
+        certificate_arn=known.get("certificate_arn"),
+        clients_name=known.get("clients_name"),
         lustre=_lustre(known),
         root_volume_gib=int(known["root_volume_gib"]),
         replace_machines=tuple(filter(None, known.get("replace_machines", "").split(","))),
@@ -295,7 +201,7 @@ def control_subnets(
     return gateways, first, second
 
 
-def _key_problem(key: _Key, known: Mapping[str, str], demand: Demand) -> Problem | None:
+def _key_problem(key: Key, known: Mapping[str, str], demand: Demand) -> Problem | None:
     value = known.get(key.name)
     is_required = (
         key.is_required

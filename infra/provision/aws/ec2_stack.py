@@ -16,6 +16,7 @@ from infra.provision.aws.account import Account, Demand, read_account, read_valu
 from infra.provision.aws.block_notice import BlockNotice, NoticeSettings, notice_settings
 from infra.provision.aws.capacity import CapacityPlan, plan_capacity
 from infra.provision.aws.first_boot import instance_store_script, mount_script, user_data
+from infra.provision.aws.found import certificate_problems
 from infra.provision.aws.host_access import HostAccess, WeightsRead
 from infra.provision.aws.ingress import Ingress, IngressSettings
 from infra.provision.aws.node_group import NodeGroup, NodeSettings, Surroundings
@@ -104,6 +105,12 @@ def decide(declared: Declared) -> Decided:
     )
     problems = (
         *storage_problems(spec.weights, survey.zone, name),
+        *certificate_problems(
+            account,
+            has_ingress=spec.ingress != "none",
+            speaks_tls=demand.speaks_tls,
+            stack=name,
+        ),
         *change_problems(standing_weights, wanted_store(store), stack=name),
         *_machine_problems(topology, account, capacity, survey, _known_weights(store, account)),
     )
@@ -276,7 +283,9 @@ def _ingress(
         clients=decided.account.clients or network_settings.blocks,
         existing=decided.survey.load_balancer,
         tags=decided.tags,
-        scheme=decided.spec.scheme,
+        scheme="https" if decided.account.certificate_arn else decided.spec.scheme,
+        certificate_arn=decided.account.certificate_arn,
+        name=decided.account.clients_name,
         has_edge=decided.spec.edge is not None,
     )
     return Ingress(decided.topology.stack, settings, network, router).url

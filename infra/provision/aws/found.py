@@ -258,6 +258,39 @@ def load_balancer_problems(
         yield ingress_problem(what, fix, stack)
 
 
+def certificate_problems(
+    account: Account, *, has_ingress: bool, speaks_tls: bool, stack: str
+) -> Iterator[Problem]:
+    """Why a load balancer cannot end TLS with a certificate, or nobody could call it by its name.
+
+    Args:
+        account: the configuration.
+        has_ingress: whether the stack has a load balancer before its router.
+        speaks_tls: whether the edge on a host ends TLS itself.
+        stack: its name.
+    """
+    arn, name = account.certificate_arn, account.clients_name
+    key = "moe-infra:certificate_arn"
+    rest = f"Type: pulumi config rm certificate_arn --stack {stack}"
+    if arn is None and name is None:
+        return
+    if arn is None or name is None:
+        lacking = ("clients_name", "kimi.example.com") if arn else ("certificate_arn", "ARN")
+        what = "A certificate goes with the name that clients call: one of the two is not set."
+        yield account_problem(f"moe-infra:{lacking[0]}", what, lacking[1], stack)
+    elif not has_ingress:
+        what = "The stack has no load balancer (ingress) that would end TLS with it."
+        yield replace(account_problem(key, what, "", stack), fix=rest)
+    elif speaks_tls:
+        what = (
+            "The edge ends TLS itself, with a certificate of its own: a load balancer passes it on."
+        )
+        yield replace(account_problem(key, what, "", stack), fix=rest)
+    elif arn.split(":")[3] != account.region:
+        what = f"The certificate is in {arn.split(':')[3]}; the stack is in {account.region}."
+        yield account_problem(key, what, f"ARN-IN-{account.region}", stack)
+
+
 def arn_problem(arn: str, account: Account, stack: str) -> Problem | None:
     """An ARN that names no load balancer of the region."""
     match = LOAD_BALANCER_ARN.fullmatch(arn)

@@ -19,6 +19,9 @@ from infra.provision.naming import Tags
 # silence unless it is told otherwise (AWS, Network Load Balancers, "Connection idle timeout": 60 to 6000 s).
 IDLE_TIMEOUT_S = 3600
 _PROTOCOLS: Mapping[str, str] = {"network": "TCP", "application": "HTTP"}
+_TLS: Mapping[str, str] = {"network": "TLS", "application": "HTTPS"}
+# TLS 1.2 and 1.3 (AWS, "Security policies for your Network Load Balancer"; application load balancers have it, too).
+_TLS_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,10 @@ class IngressSettings:
         port: the one that clients use, at the load balancer and at the router.
         clients: block that may dial a load balancer of the stack's own.
         existing: the load balancer to use; None to make one.
-        scheme: what clients speak; https with a network load balancer alone (`load_balancer_problems`).
+        scheme: what clients speak; https without a certificate with a network load balancer alone
+            (`load_balancer_problems`).
+        certificate_arn: by which the load balancer ends TLS; None where it passes bytes on.
+        name: that clients call; None for the load balancer's own.
         has_edge: whether a key is asked for there, on every path.
     """
 
@@ -38,6 +44,8 @@ class IngressSettings:
     existing: FoundLoadBalancer | None
     tags: Tags
     scheme: Literal["http", "https"]
+    certificate_arn: str | None
+    name: str | None
     has_edge: bool
 
 
@@ -68,7 +76,8 @@ class Ingress(pulumi.ComponentResource):
             for number, group in enumerate(found.security_groups):
                 self._let_in(f"router-from-{number}", network.host_group_id, group=group)
         self._listener(arn, kind, router)
-        self.url = pulumi.Output.concat(f"{settings.scheme}://", dns_name, f":{settings.port}")
+        called = settings.name or dns_name
+        self.url = pulumi.Output.concat(f"{settings.scheme}://", called, f":{settings.port}")
         self.register_outputs({})
 
     def _load_balancer(self) -> lb.LoadBalancer:
@@ -104,6 +113,7 @@ class Ingress(pulumi.ComponentResource):
 
     def _listener(self, arn: pulumi.Input[str], kind: str, router: ec2.Instance) -> None:
         settings, protocol = self._settings, _PROTOCOLS[kind]
+        has_tls = settings.certificate_arn is not None
         targets = lb.TargetGroup(
             "router",
             vpc_id=self._network.vpc_id,
@@ -125,9 +135,12 @@ class Ingress(pulumi.ComponentResource):
             "router",
             load_balancer_arn=arn,
             port=settings.port,
-            protocol=protocol,
+            protocol=_TLS[kind] if has_tls else protocol,
+            certificate_arn=settings.certificate_arn,
+            ssl_policy=_TLS_POLICY if has_tls else None,
             default_actions=[{"type": "forward", "target_group_arn": targets.arn}],
-            tcp_idle_timeout_seconds=IDLE_TIMEOUT_S if kind == "network" else None,
+            # where it ends TLS, a network load balancer forgets after 350 s whatever it is told
+            tcp_idle_timeout_seconds=IDLE_TIMEOUT_S if kind == "network" and not has_tls else None,
             tags=settings.tags.of("router"),
             opts=self._child,
         )

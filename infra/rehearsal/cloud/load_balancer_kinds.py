@@ -93,6 +93,21 @@ def _make_target(request: Request) -> Made:
     return Made(id=f"{request.text('targetGroupArn')}-{request.digits}", computed={})
 
 
+def _check_certificate(request: Request, protocol: str) -> None:
+    """Elastic Load Balancing API, CreateListener: a secure listener has a certificate, others have none."""
+    arn, policy = request.text("certificateArn"), request.text("sslPolicy")
+    if protocol not in ("TLS", "HTTPS"):
+        if arn or policy:
+            what = f"A certificate cannot be specified for {protocol} listeners"
+            raise RefusedError("InvalidConfigurationRequest", what)
+        return
+    if not arn:
+        what = f"A certificate must be specified for {protocol} listeners"
+        raise RefusedError("ValidationError", what)
+    if arn not in request.store.account.certificates:
+        raise RefusedError("CertificateNotFound", f"Certificate ARN '{arn}' is not valid")
+
+
 def _make_listener(request: Request) -> Made:
     balancer = request.linked(LOAD_BALANCER, "loadBalancerArn")
     kind = str(balancer.inputs.get("loadBalancerType") or "application") if balancer else "network"
@@ -104,11 +119,10 @@ def _make_listener(request: Request) -> Made:
         keys = ("loadBalancerArn", "port")
         if [str(other.inputs.get(key)) for key in keys] == [request.text(key) for key in keys]:
             raise RefusedError("DuplicateListener", f"A listener on port {port} exists already.")
+    _check_certificate(request, protocol)
     idle = request.inputs.get("tcpIdleTimeoutSeconds")
-    if idle is not None and (kind != "network" or not _IDLE_S[0] <= int(str(idle)) <= _IDLE_S[1]):
-        what = (
-            f"tcp.idle_timeout.seconds is for network load balancers, {_IDLE_S[0]} to {_IDLE_S[1]}."
-        )
+    if idle is not None and (protocol != "TCP" or not _IDLE_S[0] <= int(str(idle)) <= _IDLE_S[1]):
+        what = f"tcp.idle_timeout.seconds is for TCP listeners of network load balancers, {_IDLE_S[0]} to {_IDLE_S[1]}."
         raise RefusedError("ValidationError", what)
     arn = f"{request.text('loadBalancerArn').replace(':loadbalancer/', ':listener/')}/{request.digits[:16]}"
     return Made(id=arn, computed={"arn": arn})

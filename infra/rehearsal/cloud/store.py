@@ -58,6 +58,7 @@ class Account:
     Args:
         keys: by their ARNs.
         bucket_keys: what the encryption of a bucket names, by the bucket's name; buckets without one are left out.
+        certificates: ARNs of certificates of ACM.
         topics: names of SNS topics.
         images: architecture by id, of images that are the operator's own.
         parameters: values of public parameters that have moved on since `world` was written.
@@ -74,6 +75,7 @@ class Account:
     buckets: tuple[str, ...] = ()
     keys: Mapping[str, OwnKey] = field(default_factory=dict)
     bucket_keys: Mapping[str, str] = field(default_factory=dict)
+    certificates: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)

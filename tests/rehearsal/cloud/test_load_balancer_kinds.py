@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,32 @@ def test_a_port_is_listened_on_once_and_in_a_protocol_of_the_balancer(cloud: Clo
     assert "Protocol HTTP" in cloud.refusal(LISTENER, **rest, port=8001, protocol="HTTP")
     forever = {"port": 8002, "protocol": "TCP", "tcpIdleTimeoutSeconds": 7000}
     assert "60 to 6000" in cloud.refusal(LISTENER, **rest, **forever)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({}, None),
+        ({"certificateArn": None}, "A certificate must be specified for TLS"),
+        ({"certificateArn": "arn:aws:acm:us-east-1:000000000000:certificate/x"}, "NotFound"),
+        ({"protocol": "TCP"}, "A certificate cannot be specified for TCP"),
+        ({"tcpIdleTimeoutSeconds": 3600}, "TCP listeners of network load balancers"),
+    ],
+)
+def test_a_listener_of_tls_has_a_certificate_of_the_account(
+    cloud: Cloud, changed: dict[str, object], code: str | None
+) -> None:
+    arn = "arn:aws:acm:us-east-1:000000000000:certificate/mine"
+    cloud.store.account = replace(cloud.store.account, certificates=(arn,))
+    made, vpc = balancer(cloud)
+    group = cloud.make(TARGET_GROUP, vpcId=vpc.id, protocol="TCP", port=8000, targetType="ip")
+    inputs = {"loadBalancerArn": made.id, "defaultActions": forward(group), "port": 8000}
+    inputs |= {"protocol": "TLS", "certificateArn": arn, **changed}
+    given = {name: value for name, value in inputs.items() if value is not None}
+    if code is None:
+        cloud.make(LISTENER, **given)
+    else:
+        assert code in cloud.refusal(LISTENER, **given)
 
 
 def test_targets_are_addresses_of_the_network(cloud: Cloud) -> None:

@@ -35,6 +35,7 @@ EKS_CONFIG_NAMES = (
 # balancers, clusters that exist, and file systems over EFA, for which nodes would need a client of their own.
 UNREAD = {
     **dict.fromkeys(("ami", "ssh_user", "ssh_from_cidr", "clients_cidr"), ""),
+    **dict.fromkeys(("certificate_arn", "clients_name"), ""),
     **dict.fromkeys(("gateway_subnet_id", "kubeconfig", "kubernetes_context"), ""),
     **dict.fromkeys(("node_selector", "network_resource", "weights_claim"), ""),
     **dict.fromkeys(("key_name", "fsx_id", "fsx_dns_name", "fsx_mount_name"), ""),
