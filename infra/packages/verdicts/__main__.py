@@ -174,6 +174,7 @@ def _asked_of(questions: Sequence[Question], catalog: Catalog, asked: argparse.N
     into.mkdir(parents=True, exist_ok=True)
     scratch = prepare(first.package, first.version, into, _say, _below(first, catalog))
     folder = into / "asked" / _fingerprint(first.package)
+    folder.mkdir(parents=True, exist_ok=True)
     if asked.compare:  # an answer that is kept says nothing about the release of today
         answers_file(folder, first.release).unlink(missing_ok=True)
     write_checkpoints(folder / "models", named_checkpoints(questions, catalog), catalog)
