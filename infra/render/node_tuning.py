@@ -75,8 +75,8 @@ def tuning_documents(tuning: NodeTuning, cluster: ClusterFacts) -> tuple[PodObje
     match = {**stack_labels(stack), **labels}
     spec = {
         "selector": {"matchLabels": match},
-        # each pod is its own node's business: none waits for another
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        # the next node is changed when the pod on this one is ready: a bad profile stops at the first
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
         "template": {"metadata": {"labels": match}, "spec": pod},
     }
     return (

@@ -25,6 +25,7 @@ from infra.render.pod_objects import (
     stack_labels,
 )
 from infra.render.pod_processes import Document
+from infra.render.pod_template import FILTERED
 
 # HAProxy's own, of the branch that was tried. Source: docker-library/official-images, library/haproxy at 37079fb3
 # (2026-08-21), has the tag 2.6.32, for amd64 and arm64 among others; checked 2026-11-26.
@@ -112,6 +113,7 @@ def _pod(plan: Plan, edge: Process, config: str) -> Document:
             "runAsGroup": own,
             "runAsNonRoot": True,
             "fsGroup": own,
+            "seccompProfile": FILTERED,
             # ports below 1024 without being root
             **({"sysctls": [_LOW_PORTS]} if edge.binds_low_port else {}),
         },
@@ -126,7 +128,6 @@ def _pod(plan: Plan, edge: Process, config: str) -> Document:
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"], **capabilities},
                     "readOnlyRootFilesystem": True,
-                    "seccompProfile": {"type": "RuntimeDefault"},
                 },
                 "volumeMounts": [
                     {"name": "config", "mountPath": FOLDER, "readOnly": True},

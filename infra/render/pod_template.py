@@ -38,6 +38,13 @@ PROBE_LIMIT_S = 30
 # server refuses huge pages without either.
 RESERVED = {"cpu": "8", "memory": "64Gi"}
 ROUTER_RESERVED = {"cpu": "2", "memory": "4Gi"}
+# The container runtime's own profile. With SYS_NICE, as NVIDIA's accelerators ask for it, it lets the calls of the NUMA
+# policy through (containerd contrib/seccomp/seccomp_default.go v2.1: get_mempolicy, mbind, set_mempolicy).
+FILTERED: Document = {"type": "RuntimeDefault"}
+# The most of /dev/shm. SGLang's install guide gives its containers `--shm-size 32g`; NCCL's user guide asks for 1 GiB
+# and vLLM's guide for Kubernetes for 2 GiB; checked 2026-11-27. Without it a pod without a memory limit could fill it
+# with all of its node's memory. What lies there counts as the container's memory.
+SHARED_MEMORY = "32Gi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +140,8 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
     if node.ports:
         # of the pod's own network namespace, where a node's setting does not reach
         value = reserved_ports_text("", node.ports)
-        spec["securityContext"] = {"sysctls": [{"name": RESERVED_PORTS_ID, "value": value}]}
+        sysctls = [{"name": RESERVED_PORTS_ID, "value": value}]
+        spec["securityContext"] = {"seccompProfile": FILTERED, "sysctls": sysctls}
     spec["nodeSelector"] = dict(cluster.node_selector)
     spec["tolerations"] = node_tolerations(access)
     if needs_domain:
@@ -186,7 +194,8 @@ def router_pod(
     )
     if not binds_low_port:
         own = int(STRANGER)
-        spec["securityContext"] = {"runAsUser": own, "runAsGroup": own, "runAsNonRoot": True}
+        user = {"runAsUser": own, "runAsGroup": own, "runAsNonRoot": True}
+        spec["securityContext"] = {"seccompProfile": FILTERED, **user}
     if prepare is not None:
         spec["initContainers"] = [
             {
@@ -217,24 +226,26 @@ def _pod(container: Container, own: Document, volumes: Sequence[Document]) -> Do
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": GRACE_S,
+        # of every container, those that a cluster's webhooks add included; one that needs more says so itself
+        "securityContext": {"seccompProfile": FILTERED},
         "containers": [{**own, "env": _environment(container)}],
         "volumes": list(volumes),
     }
 
 
 def _closed(capabilities: Sequence[str] = (), options: Sequence[str] = ()) -> Document:
-    """What a container may do: these capabilities, and what the runtime's seccomp profile lets through.
+    """What a container may do: these capabilities, and what its pod's seccomp profile lets through.
 
     Args:
         capabilities: all that it keeps.
         options: of `docker run --security-opt`, as its accelerator asks for them.
     """
     kept = {"add": list(capabilities)} if capabilities else {}
-    profile = "Unconfined" if "seccomp=unconfined" in options else "RuntimeDefault"
+    is_open = "seccomp=unconfined" in options
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"], **kept},
-        "seccompProfile": {"type": profile},
+        **({"seccompProfile": {"type": "Unconfined"}} if is_open else {}),
     }
 
 
@@ -275,7 +286,7 @@ def _volumes(
     volumes, places = _launch_volumes(container)
     volumes += [
         {"name": "weights", **_weights(plan, cluster.weights)},
-        {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY}},
     ]
     places += [
         {"name": "weights", "mountPath": plan.weights_path, "readOnly": True},

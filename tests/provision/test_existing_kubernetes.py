@@ -172,6 +172,8 @@ def test_nodes_are_tuned_before_engines_start_and_taken_back_after_they_end(
     assert daemon_set["metadata"]["annotations"] == {
         "pulumi.com/waitFor": "jsonpath={.metadata.uid}"
     }
+    # one node at a time: the next pod goes when this one is ready
+    assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 1}
     order = [name for _, name in made.resources]
     assert order.index("node-tuning") < order.index("prefill-0")
     assert all(order.index(f"node-tuning-{part}") < order.index("node-tuning") for part in PARTS)

@@ -176,6 +176,12 @@ def test_what_a_container_asks_and_nobody_plays_is_refused(
         ),
         ({"initContainers": [{"name": "copy", "image": "i"}]}, "initContainers[0]"),
         ({"volumes": [{"name": "n", "csi": {"driver": "d"}}]}, "volumes[0].csi"),
+        # a kubelet evicts who writes more to a disk
+        ({"volumes": [{"name": "n", "emptyDir": {"sizeLimit": "1Gi"}}]}, "volumes[0].emptyDir"),
+        (
+            {"volumes": [{"name": "n", "emptyDir": {"medium": "Memory", "sizeLimit": "0"}}]},
+            "volumes[0].emptyDir",
+        ),
         (
             {"containers": [{**CONTAINER, "securityContext": {"privileged": True}}]},
             "privileged without hostPID",
@@ -184,6 +190,12 @@ def test_what_a_container_asks_and_nobody_plays_is_refused(
 )
 def test_what_a_pod_asks_and_nobody_plays_is_refused(change: dict[str, Any], named: str) -> None:
     assert unplayed({"containers": [CONTAINER], **change}) == [named]
+
+
+def test_a_folder_in_memory_is_as_large_as_its_limit() -> None:
+    volume = {"name": "n", "emptyDir": {"medium": "Memory", "sizeLimit": "32Gi"}}
+    asked = {"volumeMounts": [{"name": "n", "mountPath": "/dev/shm"}]}
+    assert "type=tmpfs,target=/dev/shm,tmpfs-size=32g" in started(asked, volume)
 
 
 def test_cards_come_by_the_resource_that_names_them_and_channels_by_a_claim() -> None:

@@ -164,6 +164,27 @@ def test_pods_keep_what_their_vendor_asks_for_and_the_router_is_nobody(stack: st
         assert set(context["capabilities"]["add"]) == {"IPC_LOCK", *access.capabilities}
 
 
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS, *MOVED])
+def test_a_pod_is_filtered_and_a_container_says_only_that_it_is_not(stack: str) -> None:
+    for name, pod in pods(stack).items():
+        assert pod.spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        asked = CATALOG.accelerator(plan_of(stack).host(name).accelerator).container
+        is_open = name != "router" and "seccomp=unconfined" in asked.security_options
+        own = pod.container["securityContext"].get("seccompProfile")
+        assert own == ({"type": "Unconfined"} if is_open else None)
+
+
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS, *MOVED])
+def test_shared_memory_has_a_limit_below_what_is_reserved(stack: str) -> None:
+    for name, pod in pods(stack).items():
+        volumes = [each for each in pod.spec["volumes"] if each["name"] == "shared-memory"]
+        limit = {"medium": "Memory", "sizeLimit": "32Gi"}
+        is_engine = name != "router"
+        assert volumes == [{"name": "shared-memory", "emptyDir": limit}] * is_engine
+        if is_engine:  # it counts as memory of the container
+            assert pod.container["resources"]["requests"]["memory"] == "64Gi"
+
+
 def test_files_of_the_node_are_mounted_as_in_containers_of_hosts() -> None:
     pod = pods("k8s-a3-2p1d")["decode-1"]
     volumes = {v["name"]: v["hostPath"]["path"] for v in pod.spec["volumes"] if "hostPath" in v}

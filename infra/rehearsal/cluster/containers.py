@@ -207,7 +207,9 @@ class PodContainer:
             elif "hostPath" in volume:
                 source = volume["hostPath"]["path"]
             elif "emptyDir" in volume:
-                yield from ("--mount", f"type=tmpfs,target={target}")
+                limit = (volume["emptyDir"] or {}).get("sizeLimit")
+                size = f",tmpfs-size={limit.removesuffix('i').lower()}" if limit else ""
+                yield from ("--mount", f"type=tmpfs,target={target}{size}")
                 continue
             else:
                 source = self._folder(place["name"])

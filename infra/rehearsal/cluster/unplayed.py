@@ -6,6 +6,7 @@ Sources: kubernetes API v1.35, PodSpec and Container; kubernetes pkg/kubelet/sys
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -40,6 +41,14 @@ def _are_safe(sysctls: Collection[Document]) -> bool:
     return all(each["name"] in SAFE_SYSCTLS for each in sysctls)
 
 
+def _is_played_folder(empty: Document) -> bool:
+    """A limit of memory is the size of its file system; past another one a kubelet evicts the pod, and none is."""
+    is_limited = "sizeLimit" in empty
+    is_size = re.fullmatch(r"[1-9][0-9]*[KMG]i", str(empty.get("sizeLimit"))) is not None
+    has_size = not is_limited or (is_size and empty.get("medium") == "Memory")
+    return set(empty) <= {"medium", "sizeLimit"} and has_size
+
+
 _POD: Mapping[str, Judge] = {
     **dict.fromkeys(
         ("containers", "initContainers", "volumes", "securityContext", "hostPID", "hostname", "subdomain"), _ANY
@@ -59,6 +68,7 @@ _POD: Mapping[str, Judge] = {
 }  # fmt: skip
 _POD_SECURITY: Mapping[str, Judge] = {
     "sysctls": _are_safe,
+    "seccompProfile": _has_only("type"),  # which calls the machine's kernel takes is not played
     **dict.fromkeys(("runAsUser", "runAsGroup", "runAsNonRoot"), _ANY),
 }
 _CONTAINER: Mapping[str, Judge] = {
@@ -75,7 +85,7 @@ _SECURITY: Mapping[str, Judge] = {
     "capabilities": _has_only("add", "drop"),
     "allowPrivilegeEscalation": lambda value: value is False,
     "readOnlyRootFilesystem": _ANY,
-    "seccompProfile": _has_only("type"),  # which calls the machine's kernel takes is not played
+    "seccompProfile": _has_only("type"),  # not played, either
     "runAsUser": _is(0),  # whom images of engines start as anyhow
 }
 _PROBE: Mapping[str, Judge] = {
@@ -88,7 +98,7 @@ _MOUNT: Mapping[str, Judge] = dict.fromkeys(("name", "mountPath", "readOnly"), _
 _VOLUME: Mapping[str, Judge] = {
     "name": _ANY,
     "hostPath": _has_only("path", "type"),
-    "emptyDir": _has_only("medium"),
+    "emptyDir": _is_played_folder,
     "configMap": _has_only("name", "defaultMode"),
     "secret": _has_only("secretName", "defaultMode"),
     "projected": lambda value: all(
