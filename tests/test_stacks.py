@@ -35,6 +35,7 @@ SHIPPED = (
     "gb200-2p1d",
     "gb200-nvfp4-tp4",
     "gb200-tp4",
+    "gcp-gb200-2p1d",
     "h200-2n-tp16",
     "h200-sglang-tp8",
     "h200-tp8",
@@ -52,6 +53,7 @@ NUM_PROCESSES = {
     "gb200-2p1d": 24,
     "eks-gb200-2p1d": 24,
     "a3-2p1d": 36,
+    "gcp-gb200-2p1d": 24,
     "h200-2n-tp16": 2,
     "a2-2n-dp4tp4": 2,
 }

@@ -1,4 +1,4 @@
-"""What a cloud rents: how each instance type is sold, its interface layouts and its image, as data."""
+"""What AWS rents: how each instance type is sold, its interface layouts and its image, as data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +21,9 @@ from infra.catalog.schema import Architecture
 from infra.catalog.sourced import Entry, SourcedEntry, told
 from infra.spec.nearest import nearest
 
-FOLDER = Path(__file__).resolve().parent / "instances"
+FOLDER = Path(__file__).resolve().parent / "instances" / "aws"
 
-CapacityKind = Literal["on-demand", "odcr", "capacity-block", "ultraserver"]
+CapacityKind = Literal["on-demand", "odcr", "capacity-block", "ultraserver", "reservation"]
 # Minutes before the end of a block by which its machines must be idle: AWS ends those of a capacity block from then
 # on, those of UltraServers their owner ends (AWS, EC2 User Guide, "Capacity Blocks for ML"; checked 2026-11-20).
 BLOCK_NOTICE_MINUTES: Mapping[CapacityKind, int] = {"capacity-block": 30, "ultraserver": 60}
@@ -58,7 +58,7 @@ class MachineImage(Entry):
 
 
 class InstanceType(SourcedEntry):
-    """`instances/<instance type>.yaml`.
+    """`instances/aws/<instance type>.yaml`.
 
     Args:
         on_demand_quota: code of the quota of EC2, in vCPUs, on what of its family runs on demand; None where it is not
@@ -128,7 +128,7 @@ def read_instance_type(name: str) -> InstanceType:
     path = FOLDER / f"{name}.yaml"
     if name not in instance_type_names():
         raise UnknownIdError(
-            "infra/catalog/instances",
+            "infra/catalog/instances/aws",
             f"The catalogue has no instance type {name}.",
             nearest(name, instance_type_names()),
         )

@@ -7,6 +7,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from infra.catalog.access import EngineAccess
 from infra.catalog.sourced import Entry, SourcedEntry
+from infra.spec.stack import Cloud
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
 Family = Literal["vllm", "sglang"]
@@ -76,7 +77,7 @@ class Accelerator(SourcedEntry):
 
     `memory_mib` is per device as the engine sees it: what it multiplies by its memory utilisation, a
     little below what the vendor's tool prints. `mask_variable` limits a process to devices;
-    `aws_instance_type` is None where AWS does not rent it. `all_reduce_gb_s` is the bandwidth of the bus that an
+    `instances` is what each cloud that rents it calls a host. `all_reduce_gb_s` is the bandwidth of the bus that an
     all-reduce of some gigabytes over all devices of one host reaches at least; None where nobody has published one.
     `compute_capability` is what CUDA calls the chip (`9.0`); None for another vendor's.
     `devices_per_card` is how many devices share a card, where the vendor's tool numbers cards and chips on them.
@@ -96,7 +97,7 @@ class Accelerator(SourcedEntry):
     container: ContainerAccess
     pod: PodAccess | None = None
     tuning: StrictStr
-    aws_instance_type: StrictStr | None = None
+    instances: dict[Cloud, StrictStr] = Field(default_factory=dict)
     all_reduce_gb_s: StrictInt | None = None
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
 

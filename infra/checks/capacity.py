@@ -132,7 +132,7 @@ def swap_space_fits(view: PlanView) -> Iterator[Finding]:
     if view.checkpoint is None:
         return
     for process in view.variants:
-        name = view.accelerator(process).aws_instance_type
+        name = view.accelerator(process).instances.get("aws")
         if name is None or not view.plan.platform.startswith("aws"):
             continue  # nobody knows the host's memory before it is asked: `fab preflight`
         has_gib = read_instance_type(name).memory_gib

@@ -13,9 +13,9 @@ def nodes_in_ordinary_zone(view: PlanView) -> Iterator[Finding]:
     if view.plan.platform != "aws-eks":
         return
     found = {
-        accelerator.aws_instance_type
+        accelerator.instances["aws"]
         for process in view.engines
-        if (accelerator := view.accelerator(process)).aws_instance_type is not None
+        if "aws" in (accelerator := view.accelerator(process)).instances
     }
     for name in sorted(found):
         if read_instance_type(name).is_in_local_zone:

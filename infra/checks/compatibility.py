@@ -10,6 +10,7 @@ from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
+from infra.spec.stack import CLOUD_NAMES, CLOUDS
 
 # Eagle3 drafts for Kimi load from vLLM 0.18.0 on (config/speculative.py@0.17.0, 0.18.0).
 WITHOUT_EAGLE3 = releases_of("vllm", "vllm-ascend", before="0.18.0")
@@ -91,13 +92,14 @@ def checkpoint_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
 
 
 def cloud_rents_accelerator(view: PlanView) -> Iterator[Finding]:
-    """On AWS, every accelerator is one that AWS rents."""
-    if not view.plan.platform.startswith("aws"):
+    """On a cloud, every accelerator is one that the cloud rents."""
+    cloud = CLOUDS.get(view.plan.platform)
+    if cloud is None:
         return
     for name in dict.fromkeys(host.accelerator for host in view.plan.hosts):
-        if view.catalog.accelerator(name).aws_instance_type is None:
+        if cloud not in view.catalog.accelerator(name).instances:
             fix = "Set platform: existing-hosts and write an inventory."
-            yield Finding(field="platform", what=f"AWS rents no {name}.", fix=fix)
+            yield Finding(field="platform", what=f"{CLOUD_NAMES[cloud]} rents no {name}.", fix=fix)
 
 
 def image_exists(view: PlanView) -> Iterator[Finding]:

@@ -34,3 +34,8 @@ class Tags:
             STACK_TAG: self.stack,
             **{f"moe-infra:{key}": value for key, value in more.items()},
         }
+
+
+def give_back_machines(stack: str) -> str:
+    """The command that gives the machines of a stack back, protected or not, and nothing else."""
+    return f"pulumi destroy --ignore-protect --target-dependents --target '**:Instance::**' --stack {stack}"

@@ -23,10 +23,25 @@ def read_previous_weights(stack: str) -> Mapping[str, object]:
     Raises:
         PrerequisiteError: the state cannot be read, now and five seconds later.
     """
+    weights = _read_inventory(stack).get("weights")
+    return weights if isinstance(weights, Mapping) else {}
+
+
+def read_previous_machines(stack: str) -> Mapping[str, str]:
+    """Ids of the machines of the stack's own last inventory, by host name; empty as `read_previous_weights`.
+
+    Raises:
+        PrerequisiteError: as `read_previous_weights`.
+    """
+    hosts = _read_inventory(stack).get("hosts")
+    rows = [each for each in hosts if isinstance(each, Mapping)] if isinstance(hosts, list) else []
+    return {str(row["name"]): str(row["instance_id"]) for row in rows if row.get("instance_id")}
+
+
+def _read_inventory(stack: str) -> Mapping[str, object]:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
     inventory = _read_outputs(name).get("inventory")
-    weights = inventory.get("weights") if isinstance(inventory, Mapping) else None
-    return weights if isinstance(weights, Mapping) else {}
+    return inventory if isinstance(inventory, Mapping) else {}
 
 
 def _read_outputs(name: str) -> Mapping[str, object]:

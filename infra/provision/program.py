@@ -58,6 +58,10 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
             from infra.provision.aws import eks_stack  # noqa: PLC0415
 
             return provisioned(eks_stack, declared)
+        case "gcp-gce":
+            from infra.provision.gcp import gce_stack  # noqa: PLC0415
+
+            return provisioned(gce_stack, declared)
         case "existing-hosts":
             from infra.provision import existing_hosts  # noqa: PLC0415
 

@@ -223,7 +223,7 @@ class PodCluster:
         accelerator = self._accelerator()
         has_domain = pod_access(accelerator).domain_label is not None
         for group in stood_up_groups(cloud):
-            has_devices = group.instance_type == accelerator.aws_instance_type
+            has_devices = group.instance_type == accelerator.instances.get("aws")
             yield NodeGroup(
                 name=group.name,
                 accelerator=accelerator if has_devices else None,

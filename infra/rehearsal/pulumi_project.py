@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -92,10 +93,14 @@ def is_initialised(folder: Path, stack: str) -> bool:
 
 
 def read_config(folder: Path, stack: str) -> dict[str, str]:
-    """What `stacks/Pulumi.<stack>.yaml` says under a project folder, by full key; {} without one."""
+    """What `stacks/Pulumi.<stack>.yaml` says under a project folder, by full key, objects as JSON; {} without one."""
     path = config_file(folder, stack)
     document = read_yaml(path) if path.is_file() else {}
-    return {key: str(value) for key, value in document.get("config", {}).items()}
+    values = document.get("config") or {}
+    return {
+        key: json.dumps(value) if isinstance(value, dict) else str(value)
+        for key, value in values.items()
+    }
 
 
 def write_config(
@@ -110,7 +115,11 @@ def write_config(
         further: values by short or full key.
     """
     own = {key if ":" in key else f"moe-infra:{key}": value for key, value in further.items()}
-    text = yaml.safe_dump({"config": {**standing, **own}})
+    values = {
+        key: json.loads(value) if value.startswith("{") else value
+        for key, value in {**standing, **own}.items()
+    }
+    text = yaml.safe_dump({"config": values})
     config_file(folder, stack).write_text(text, encoding="utf-8")
 
 

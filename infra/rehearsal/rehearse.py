@@ -43,7 +43,7 @@ from infra.render.host_paths import unit_name
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import LoadedStack
-from infra.spec.stack import KUBERNETES
+from infra.spec.stack import CLOUD_NAMES, CLOUDS, KUBERNETES
 
 Say = Callable[[str], None]
 Reach = Callable[[Mapping[str, InventoryHost]], None]
@@ -223,7 +223,8 @@ class Rehearsal:
 
     def _provision(self) -> tuple[bool, str]:
         plan = self.current_plan()
-        if self.wishes.plan is not None or plan.platform != "aws-ec2":
+        cloud = None if plan.platform in KUBERNETES else CLOUDS.get(plan.platform)
+        if self.wishes.plan is not None or cloud is None:
             self._write_inventory_of_plan()
             why = (
                 "the plan's own addresses"
@@ -236,7 +237,7 @@ class Rehearsal:
             stack.name,
             self.lab.directory / "pulumi",
             spec_file=write_stack(stack, self.lab.directory),
-            config={"ssh_user": LOGIN},
+            config={"ssh_user": LOGIN} if cloud == "aws" else {},
             say=self._detail,
         )
         self.report.pulumi_dir = str(result.pulumi_dir)
@@ -246,7 +247,7 @@ class Rehearsal:
         inventory = read_inventory(self.inventory_path())
         self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
         return True, (
-            f"real Pulumi engine, emulated AWS: {counted(len(inventory.hosts), 'instance')}"
+            f"real Pulumi engine, emulated {CLOUD_NAMES[cloud]}: {counted(len(inventory.hosts), 'instance')}"
         )
 
     def _provision_pods(self) -> tuple[bool, str]:

@@ -107,7 +107,7 @@ _CLOUD = (
     (
         "cloud",
         "Pulumi engine and language host, the project's program",
-        "the AWS provider and what it creates",
+        "the cloud's provider and what it creates",
     ),
 )
 _STANDING_CLUSTER = (
@@ -230,6 +230,6 @@ def not_shown(plan: Plan, *, has_real_engines: bool) -> Sequence[str]:
         )
     if plan.platform.startswith("aws"):
         lines.append(
-            "whether AWS has the capacity, and what its API accepts beyond the checks of the emulation"
+            "whether the cloud has the capacity, and what its API accepts beyond the checks of the emulation"
         )
     return lines

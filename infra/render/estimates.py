@@ -18,6 +18,7 @@ from infra.memory.estimate import RoleEstimate, RoleLoad, estimate_role
 from infra.memory.price import HourlyPrice, hourly_price, no_price
 from infra.memory.time_to_ready import Delivery, TimeToReady, time_to_ready
 from infra.plan.process import Process
+from infra.spec.stack import CLOUD_NAMES, Cloud
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Surroundings:
         storage: what holds the weights; None for the hosts' own disks.
         lustre: the file system, where the storage is one.
         request_tokens: length of the requests to count; None for the longest that each role admits.
-        is_rented: whether the machines come from AWS.
+        cloud: that the machines are rented from; None where they are yours.
         capacity: how they are bought; None for the first way each is sold.
         num_reserved: machines of the reservation that is held; None for no more than are needed.
         cluster: of the stack's own on EKS, on the day of the estimate; None without one.
@@ -37,7 +38,7 @@ class Surroundings:
     storage: StorageKind | None
     lustre: LustreSettings | None
     request_tokens: int | None
-    is_rented: bool
+    cloud: Cloud | None
     capacity: CapacityKind | None
     num_reserved: int | None
     cluster: ClusterDay | None
@@ -174,9 +175,13 @@ def _fullest(view: PlanView, processes: list[Process]) -> EngineLoad | None:
 
 def _price(view: PlanView, surroundings: Surroundings) -> HourlyPrice:
     """What the hosts cost, where AWS rents them."""
-    if not surroundings.is_rented:
+    if surroundings.cloud is None:
         return no_price("the hosts are yours: no price is known")
-    types = Counter(view.accelerators[host.name].aws_instance_type for host in view.plan.hosts)
+    if surroundings.cloud != "aws":
+        return no_price(
+            f"{CLOUD_NAMES[surroundings.cloud]} publishes no price of reserved machines"
+        )
+    types = Counter(view.accelerators[host.name].instances.get("aws") for host in view.plan.hosts)
     if None in types:
         return no_price("AWS does not rent this accelerator")
     counts = {str(name): count for name, count in types.items()}

@@ -21,6 +21,10 @@ _MEANT: Mapping[str, Platform] = {
     "aws": "aws-ec2",
     "ec2": "aws-ec2",
     "eks": "aws-eks",
+    "gce": "gcp-gce",
+    "gcp": "gcp-gce",
+    "google": "gcp-gce",
+    "googlecloud": "gcp-gce",
     "k8s": "existing-kubernetes",
     "kubernetes": "existing-kubernetes",
 }

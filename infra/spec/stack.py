@@ -1,6 +1,7 @@
 """The stack file's shape: every field an operator may write, with its type, unit and default."""
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -16,7 +17,11 @@ from pydantic_core import PydanticCustomError
 from infra.spec.edge import Edge, EdgeTls
 from infra.spec.section import EnvironmentName, Secrets, Section
 
-Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
+Platform = Literal["aws-ec2", "aws-eks", "gcp-gce", "existing-hosts", "existing-kubernetes"]
+Cloud = Literal["aws", "gcp"]
+# Whose machines are bought for a stack; platforms that exist already are not here.
+CLOUDS: Mapping[Platform, Cloud] = {"aws-ec2": "aws", "aws-eks": "aws", "gcp-gce": "gcp"}
+CLOUD_NAMES: Mapping[Cloud, str] = {"aws": "AWS", "gcp": "Google"}
 # Platforms whose processes Kubernetes starts and watches.
 KUBERNETES: frozenset[Platform] = frozenset({"aws-eks", "existing-kubernetes"})
 Runtime = Literal["docker", "podman", "native"]
@@ -132,8 +137,8 @@ class Tuning(Section):
 class Capacity(Section):
     """How the machines are bought, and how many addresses each takes."""
 
-    kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"] = Field(
-        description="How AWS provides the machines; ids of reservations are `pulumi config`."
+    kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver", "reservation"] = Field(
+        description="How AWS provides the machines, or Google (reservation); ids of reservations are `pulumi config`."
     )
     network_layout: Literal["ip-saving", "maximum", "addressed"] = Field(
         default="ip-saving",
@@ -327,7 +332,7 @@ class StackSpec(Section):
     )
     capacity: Capacity | None = Field(
         default=None,
-        description="How machines are bought on a cloud; wanted on AWS, where no kind is a default.",
+        description="How machines are bought on a cloud; wanted there, no kind is a default.",
     )
     ingress: Literal["none", "internal-load-balancer"] | ExistingIngress = Field(
         default="none", description="How clients reach the router on a cloud."

@@ -21,6 +21,7 @@ from infra.render.estimates import Estimate, Surroundings, estimate_document, es
 from infra.render.memory_picture import draw_memory
 from infra.render.purchases import FullerStack, purchase_document, purchase_lines
 from infra.spec.load import LoadedStack, load_stack
+from infra.spec.stack import CLOUDS
 from infra.tasks.choice import same_choice
 from infra.tasks.fuller_stacks import fuller_stacks
 from infra.tasks.options import Options
@@ -193,13 +194,13 @@ def _estimate(name: str, stack: LoadedStack, asked: _Asked, catalog: Catalog) ->
     """
     spec = stack.spec
     compiled = compile_stack(stack, catalog=catalog)
-    is_rented = spec.platform in {"aws-ec2", "aws-eks"}
-    storage = spec.weights.storage or ("s3-to-nvme" if is_rented else None)
+    cloud = CLOUDS.get(spec.platform)
+    storage = spec.weights.storage or ("s3-to-nvme" if cloud == "aws" else None)
     surroundings = Surroundings(
         storage=storage,
         lustre=_lustre(stack.name) if storage == "fsx-lustre" else None,
         request_tokens=asked.request_tokens,
-        is_rented=is_rented,
+        cloud=cloud,
         capacity=spec.capacity.kind if spec.capacity else None,
         num_reserved=asked.num_reserved,
         cluster=_cluster(stack.name) if spec.platform == "aws-eks" else None,

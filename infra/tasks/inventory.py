@@ -15,6 +15,7 @@ from infra.render.inventory_skeleton import inventory_skeleton
 from infra.spec.load import PROJECT, LoadedStack
 from infra.spec.plain_yaml import parse_yaml
 from infra.spec.present import is_file
+from infra.spec.stack import CLOUDS
 from infra.tasks.choice import INVENTORIES, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
@@ -30,7 +31,7 @@ def run(options: Options, output: Output) -> int:
     stack = chosen_stack(options)
     refuse_kubernetes(stack.file, stack.name, stack.spec.platform)
     path = Path(options.text("to") or INVENTORIES / f"{stack.name}.yml")
-    document = _write_from_outputs if stack.spec.platform.startswith("aws") else _write_skeleton
+    document = _write_from_outputs if stack.spec.platform in CLOUDS else _write_skeleton
     written = document(stack, options, path)
     head = {"schema_version": SCHEMA_VERSION, "stack": stack.name, "ok": True}
     output.document({**head, "path": str(path), "inventory": written})

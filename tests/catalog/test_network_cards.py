@@ -209,7 +209,7 @@ def test_gb200_puts_efa_only_devices_on_one_or_all_odd_cards_of_an_accelerator()
 def test_a_file_whose_layout_cannot_be_launched_is_refused_when_it_is_read(
     name: str, row: dict[str, object], said: str
 ) -> None:
-    path = Path(instance_types.__file__).parent / "instances" / f"{name}.yaml"
+    path = Path(instance_types.__file__).parent / "instances" / "aws" / f"{name}.yaml"
     data = read_yaml(path)
     data["layouts"]["ip-saving"].append(row)
     with pytest.raises(ValueError, match=re.escape(said)):
@@ -217,7 +217,7 @@ def test_a_file_whose_layout_cannot_be_launched_is_refused_when_it_is_read(
 
 
 def test_every_policy_is_laid_out_for_every_instance_type() -> None:
-    path = Path(instance_types.__file__).parent / "instances" / "p5en.48xlarge.yaml"
+    path = Path(instance_types.__file__).parent / "instances" / "aws" / "p5en.48xlarge.yaml"
     data = read_yaml(path)
     del data["layouts"]["addressed"]
     with pytest.raises(ValueError, match=r"layouts\.addressed: missing"):

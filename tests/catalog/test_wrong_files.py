@@ -59,7 +59,7 @@ KINDS: dict[str, tuple[Path, Read]] = {
         lambda path: Catalog(path.parents[1]).tuning("any-host"),
     ),
     "instances": (
-        ROOT / "instances/p5en.48xlarge.yaml",
+        ROOT / "instances/aws/p5en.48xlarge.yaml",
         lambda path: read_entry(path, InstanceType, id="p5en.48xlarge"),
     ),
     "eks": (EKS, lambda path: read_entry(path, EksParts)),

@@ -105,7 +105,7 @@ def stacks(draw: st.DrawFn) -> Made:
     accelerator = draw(st.sampled_from(kind.accelerators))
     fact = CATALOG.accelerator(accelerator)
     per_host = fact.devices_per_host
-    platforms = ["aws-ec2", "existing-hosts"] if fact.aws_instance_type else ["existing-hosts"]
+    platforms = ["aws-ec2", "existing-hosts"] if "aws" in fact.instances else ["existing-hosts"]
     disaggregated = draw(st.booleans())
     names = ("prefill", "decode") if disaggregated else ("unified",)
     roles = {name: draw(_roles(kind, per_host)) for name in names}

@@ -19,6 +19,7 @@ from infra.provision.aws.account import (
 from infra.provision.aws.eks.config import EKS_CONFIG_NAMES, read_eks_values
 from infra.provision.cluster.config import CLUSTER_CONFIG_NAMES, read_cluster_values
 from infra.provision.config_problems import secret_problems, unknown_key_problems
+from infra.provision.gcp.config import NAME as GOOGLE
 from infra.spec.load import PROJECT
 
 DEMAND = Demand(
@@ -50,7 +51,7 @@ def problems(values: dict[str, str], demand: Demand = DEMAND) -> dict[str, str]:
 
 
 def test_pulumi_yaml_declares_exactly_the_keys_that_are_read_each_with_type_and_meaning() -> None:
-    assert set(DECLARED) == {*CONFIG_NAMES, *CLUSTER_CONFIG_NAMES, *EKS_CONFIG_NAMES}
+    assert set(DECLARED) == {*CONFIG_NAMES, *CLUSTER_CONFIG_NAMES, *EKS_CONFIG_NAMES, GOOGLE}
     assert all({"type", "description", "default"} <= set(each) for each in DECLARED.values())
 
 

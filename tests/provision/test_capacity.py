@@ -105,6 +105,6 @@ def test_one_reservation_does_not_hold_two_instance_types(catalog: Catalog) -> N
 
 def test_an_instance_type_that_the_catalogue_does_not_know_is_named(catalog: Catalog) -> None:
     plain = topology(catalog, "h200")
-    odd = plain.hosts[0].accelerator.model_copy(update={"aws_instance_type": "p9.48xlarge"})
+    odd = plain.hosts[0].accelerator.model_copy(update={"instances": {"aws": "p9.48xlarge"}})
     with pytest.raises(Exception, match=r"The catalogue has no instance type p9.48xlarge"):
         plan_capacity(replace(plain, hosts=(plain.hosts[0]._replace(accelerator=odd),)), None)

@@ -11,16 +11,13 @@ import pytest
 
 from infra.provision.aws.first_boot import (
     AGAIN,
-    CONTAINERD,
-    DISKS,
-    DOCKER,
-    LABEL,
     instance_store_script,
     lustre_source,
     mount_script,
     user_data,
     weights_of,
 )
+from infra.provision.boot_script import CONTAINERD, DISKS, DOCKER, LABEL
 from infra.render import boot_mark
 
 SCRIPTS = {

@@ -1,4 +1,4 @@
-"""Every resource of every AWS stack, as its golden file has it; `--update-golden` writes them anew.
+"""Every resource of every stack in a cloud, as its golden file has it; `--update-golden` writes them anew.
 
 Read the difference as the person who pays for the machines.
 """
@@ -22,12 +22,16 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cloud"
 PLATFORMS = {name: load_stack(name).spec.platform for name in stack_names()}
 ON_AWS = sorted(name for name, platform in PLATFORMS.items() if platform == "aws-ec2")
 ON_EKS = sorted(name for name, platform in PLATFORMS.items() if platform == "aws-eks")
+ON_GOOGLE = sorted(name for name, platform in PLATFORMS.items() if platform == "gcp-gce")
 OBJECTS = GOLDEN.with_name("kubernetes")
 
 
 def readable(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Properties as a reader wants them: the first boot's script by lines, not in base64."""
     shown = dict(inputs)
+    if "startup-script" in shown.get("metadata", {}):
+        script = shown["metadata"]["startup-script"].splitlines()
+        shown["metadata"] = {**shown["metadata"], "startup-script": script}
     if "userData" in shown:
         shown["userData"] = base64.b64decode(shown["userData"]).decode().splitlines()
     return shown
@@ -89,5 +93,16 @@ def test_the_cluster_and_the_objects_of_a_stack_are_those_of_its_golden_files(
         assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
 
 
+@pytest.mark.parametrize("stack", ON_GOOGLE)
+def test_the_resources_of_a_stack_at_google_are_those_of_its_golden_file(
+    record: Record, stack: str, update_golden: bool
+) -> None:
+    path, text = GOLDEN / f"{stack}.json", golden_text(record(stack))
+    if update_golden:
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+
+
 def test_every_golden_file_is_of_a_stack() -> None:
-    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == sorted((*ON_AWS, *ON_EKS))
+    shipped = sorted((*ON_AWS, *ON_EKS, *ON_GOOGLE))
+    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == shipped

@@ -69,8 +69,8 @@ def test_account_facts_hold_no_secret_salt_or_reservation(path: Path) -> None:
     platform = load_stack(path.stem.removeprefix("Pulumi.")).spec.platform
     of_cloud = {"aws:region", "moe-infra:zone_id"}
     of_cluster = {"moe-infra:node_selector"}
-    is_theirs = platform == "existing-kubernetes"
-    assert set(document["config"]) == (of_cluster if is_theirs else of_cloud)
+    wanted = {"existing-kubernetes": of_cluster, "gcp-gce": set()}
+    assert set(document["config"]) == wanted.get(platform, of_cloud)
 
 
 def test_the_program_is_small() -> None:

@@ -25,7 +25,7 @@ SMALL = sorted(
 )
 # The real Pulumi engine costs seconds of processor time; one P/D stack and one over hosts stand for the others,
 # which are rehearsed as if their hosts existed. tests/rehearsal/cloud/ provisions each instance type.
-PROVISIONED = ("gb200-2p1d", "h200-2n-tp16")
+PROVISIONED = ("gb200-2p1d", "gcp-gb200-2p1d", "h200-2n-tp16")
 # In pods they differ, and are tested in tests/kubernetes/.
 SAME_ON_HOSTS = {
     "eks-b200-tp8": "b200-sglang-tp8",

@@ -171,7 +171,7 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "accelerator-not-rented": Rule(
         severity="error",
-        source="AWS instance types, infra/catalog/accelerators/",
+        source="AWS instance types, Google machine types, infra/catalog/accelerators/",
         check=compatibility.cloud_rents_accelerator,
     ),
     "missing-image": Rule(

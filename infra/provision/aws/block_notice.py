@@ -16,8 +16,8 @@ from pulumi import ResourceOptions
 from pulumi_aws import cloudwatch, sns
 
 from infra.catalog.instance_types import notice_minutes
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account, Demand
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.found import FoundReservation, end_notice, moment
 from infra.provision.config_problems import account_problem
 from infra.provision.naming import Tags

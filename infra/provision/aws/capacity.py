@@ -65,7 +65,7 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
     if problems:
         raise ProblemsFound(tuple(problems))
     instance_types = {
-        name: read_instance_type(accelerator.aws_instance_type or "")
+        name: read_instance_type(accelerator.instances.get("aws") or "")
         for name, accelerator in accelerators.items()
     }
     if wanted is None:
@@ -88,7 +88,7 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
 
 
 def _not_rented(stack: str, accelerator: Accelerator) -> Problem | None:
-    if accelerator.aws_instance_type is not None:
+    if accelerator.instances.get("aws") is not None:
         return None
     return Problem(
         rule="accelerator-not-rented",

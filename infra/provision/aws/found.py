@@ -11,9 +11,10 @@ from typing import Literal
 from infra.catalog.instance_types import InstanceType, notice_minutes
 from infra.errors import Problem
 from infra.provision.aws.account import Account, Demand
-from infra.provision.aws.naming import give_back_machines, give_back_nodes
+from infra.provision.aws.naming import give_back_nodes
 from infra.provision.aws.zone import Zone
 from infra.provision.config_problems import account_problem
+from infra.provision.naming import give_back_machines
 
 LoadBalancerType = Literal["network", "application"]
 LOAD_BALANCER_ARN = re.compile(

@@ -12,8 +12,8 @@ import pulumi_aws as aws
 from pulumi_aws import cloudcontrol, kms
 
 from infra.errors import Problem
+from infra.provision.asking import Asking, last_line
 from infra.provision.aws.account import Account
-from infra.provision.aws.asking import Asking, last_line
 from infra.provision.config_problems import account_problem
 
 KEY = "moe-infra:kms_key_arn"

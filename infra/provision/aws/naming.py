@@ -1,13 +1,8 @@
-"""What AWS calls things of a stack, and the commands that give machines back."""
+"""What AWS calls things of a stack, and the commands that give a cluster's nodes back."""
 
 from __future__ import annotations
 
 from infra.provision.naming import POOL
-
-
-def give_back_machines(stack: str) -> str:
-    """The command that gives the machines of a stack on EC2 back, protected or not, and nothing else."""
-    return f"pulumi destroy --ignore-protect --target-dependents --target '**:Instance::**' --stack {stack}"
 
 
 def give_back_nodes(stack: str) -> str:

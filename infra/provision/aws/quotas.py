@@ -10,8 +10,8 @@ import pulumi
 from pulumi_aws import servicequotas
 
 from infra.errors import Problem
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account, Demand
-from infra.provision.aws.asking import Asking
 from infra.provision.config_problems import REGION, account_problem
 
 _SERVICE = "ec2"

@@ -12,8 +12,8 @@ import pulumi_aws as aws
 from pulumi_aws import cloudcontrol, ec2
 
 from infra.catalog.instance_types import InstanceType
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account, Demand
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.found import (
     FoundReservation,
     end_notice,

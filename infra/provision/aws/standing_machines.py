@@ -9,23 +9,22 @@ resource, until the operator names the machines to replace.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulumi_aws import ec2
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
 from infra.plan.topology import TopologyHost
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account, host_subnet
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.capacity import CapacityPlan
 from infra.provision.aws.found import FoundSubnet
 from infra.provision.aws.launch_template import layout_of, read_template
-from infra.provision.aws.naming import give_back_machines
 from infra.provision.aws.survey import HOLDING_ADDRESSES, find_subnet
 from infra.provision.aws.zone import Zone
 from infra.provision.config_problems import account_problem
-from infra.provision.naming import STACK_TAG
+from infra.provision.naming import STACK_TAG, give_back_machines
 from infra.spec.nearest import nearest
 
 REPLACE = "moe-infra:replace_machines"
@@ -49,7 +48,8 @@ def unknown_host_problems(
     """Names in `replace_machines` that no host of the stack has."""
     for name in sorted(set(named) - set(hosts)):
         what = f"{name} is no host of {stack}."
-        yield account_problem(REPLACE, what, nearest(name, hosts) or _EXAMPLE, stack)
+        problem = account_problem(REPLACE, what, "HOST,HOST", stack)
+        yield replace(problem, fix=f"{nearest(name, hosts)} {problem.fix}")
 
 
 def find_standing(

@@ -15,8 +15,8 @@ from pulumi_aws import ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import ProblemsFound
+from infra.provision.asking import Asking, last_line
 from infra.provision.aws.account import Account, Demand
-from infra.provision.aws.asking import Asking, last_line
 from infra.provision.aws.block_notice import find_topic
 from infra.provision.aws.found import (
     FoundImage,

@@ -54,4 +54,17 @@ ASSUMED: tuple[Assumption, ...] = (
         "addresses of pods are not counted.",
         if_wrong="The group's creation waits and fails after its time limit; the next `up` goes on.",
     ),
+    Assumption(
+        what="Google's machines with RDMA interfaces are launched one by one with a placement policy of their "
+        "topology, and take their subnets in the order gVNIC, MRDMA.",
+        if_wrong="Compute Engine refuses the first machine with its own words; networks stand, and nothing is charged.",
+    ),
+    Assumption(
+        what="A reservation of Google's that is read-only shared, or consumed by block, counts as one reservation.",
+        if_wrong="The launch is refused with Compute Engine's words.",
+    ),
+    Assumption(
+        what="What the Google provider replaces and changes in place is as in magic-modules of 2026-08-21.",
+        if_wrong="A preview of the real provider shows another step; machines are protected and stay.",
+    ),
 )

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import HostsFailed
+from infra.rehearsal.cloud.google_kinds import MACHINE
+from infra.rehearsal.cloud.kind import values_at
 from infra.rehearsal.cloud.machine_kinds import INSTANCE
 from infra.rehearsal.cloud.scratch_project import make_scratch_project
 from infra.rehearsal.installed import find_pulumi
@@ -18,6 +20,11 @@ from infra.rehearsal.pulumi_project import PulumiProject
 
 UP = ("up", "--json", "--yes", "--skip-preview", "--skip-plugin-pre-install", "--non-interactive")
 _LAST_LINES = 10
+# Where a machine's address stands among its outputs; of several interfaces, the first one's.
+_ADDRESSES: Mapping[str, str] = {
+    INSTANCE: "privateIp",
+    MACHINE: "networkInterfaces[].networkIp",
+}
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 # The engine, its language host and the provider end together, whoever of them is killed.
 _TOGETHER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -137,10 +144,10 @@ def _follow(
             errors += str(diagnostic.get("message")).strip().splitlines()
         made = event.get("resOutputsEvent", {}).get("metadata", {})
         new = made.get("new") or {}
-        if made.get("type") == INSTANCE and made.get("op") == "create":
-            say(
-                f"{made['urn'].rpartition('::')[2]} runs at {new.get('outputs', {}).get('privateIp')}"
-            )
+        path = _ADDRESSES.get(made.get("type", ""))
+        if path is not None and made.get("op") == "create":
+            address = next(values_at(new.get("outputs", {}), path), None)
+            say(f"{made['urn'].rpartition('::')[2]} runs at {address}")
         if made.get("type") == "pulumi:pulumi:Stack":
             outputs = new.get("outputs", {})
     stderr = process.stderr.read() if process.stderr else ""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from infra.rehearsal.cloud.cluster_lookups import CLUSTER_LOOKUPS
 from infra.rehearsal.cloud.encryption_keys import KEY_LOOKUPS
+from infra.rehearsal.cloud.google_lookups import GOOGLE_LOOKUPS
 from infra.rehearsal.cloud.kind import RefusedError, values_at
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
@@ -333,6 +334,7 @@ def _service_quota(question: Question) -> dict[str, object]:
 
 LOOKUPS: Mapping[str, Lookup] = {
     **CLUSTER_LOOKUPS,
+    **GOOGLE_LOOKUPS,
     **KEY_LOOKUPS,
     "aws:cloudcontrol/getResource:getResource": _cloud_control,
     "aws:ec2/getAmi:getAmi": _image,

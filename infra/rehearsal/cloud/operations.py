@@ -9,6 +9,7 @@ from infra.rehearsal.cloud import (
     encryption_keys,
     endpoint_kinds,
     event_kinds,
+    google_kinds,
     identity_kinds,
     load_balancer_kinds,
     machine_kinds,
@@ -41,6 +42,7 @@ KINDS: Mapping[str, Kind] = {
     **cluster_kinds.KINDS,
     **encryption_keys.KINDS,
     **node_group_kinds.KINDS,
+    **google_kinds.KINDS,
 }
 
 
@@ -66,7 +68,7 @@ def check(
     try:
         declared = resource_type(token)
     except UnknownTypeError as error:
-        return [("", f"pulumi-aws has no resource type {error}")]
+        return [("", f"The package has no resource type {error}")]
     name = kind.auto_name
     if name is not None and inputs.get(name) is None and inputs.get(f"{name}Prefix") is None:
         inputs[name] = old.get(name) or _automatic(urn)
@@ -227,7 +229,7 @@ def _check_links(request: Request, kind: Kind) -> None:
 def _outputs(token: str, made: Made, request: Request) -> dict[str, object]:
     """Inputs and computed properties; only those that the package declares."""
     recorded = constant_outputs(token, request.region)
-    outputs = {**recorded, **request.inputs, **made.computed, "region": request.region}
+    outputs = {**recorded, "region": request.region, **request.inputs, **made.computed}
     outputs["tagsAll"] = request.inputs.get("tags") or {}
     declared = resource_type(token).outputs | {"id"}
     return {"id": made.id, **{name: value for name, value in outputs.items() if name in declared}}

@@ -1,4 +1,4 @@
-"""What properties a resource has, read out of the source of the installed pulumi-aws package.
+"""What properties a resource has, read out of the source of the installed package (pulumi-aws, pulumi-gcp).
 
 Importing the package's classes would take seconds; the few that a program uses are found in the text.
 """
@@ -85,16 +85,16 @@ def resource_type(token: str) -> ResourceType:
     Raises:
         UnknownTypeError: the installed package does not have it.
     """
-    match = re.fullmatch(r"aws:(\w+)/(\w+):(\w+)", token)
-    file = _package() / match[1] / f"{_snake(match[2])}.py" if match else Path()
+    match = re.fullmatch(r"(aws|gcp):(\w+)/(\w+):(\w+)", token)
+    file = _package(match[1]) / match[2] / f"{_snake(match[3])}.py" if match else Path()
     if match is None or not file.is_file():
         raise UnknownTypeError(token)
     nested = file.with_name("_inputs.py")
     # where a nested object has that name already, the resource's own arguments are called otherwise
-    is_taken = f"class {match[3]}InitArgs" in _text(file)
-    arguments = f"{match[3]}{'Init' * is_taken}Args"
+    is_taken = f"class {match[4]}InitArgs" in _text(file)
+    arguments = f"{match[4]}{'Init' * is_taken}Args"
     inputs = _properties(_class_text(file, arguments), nested)
-    outputs = frozenset(_wire_names(_class_text(file, match[3])).values())
+    outputs = frozenset(_wire_names(_class_text(file, match[4])).values())
     return ResourceType(token=token, inputs=inputs, outputs=outputs)
 
 
@@ -105,20 +105,20 @@ def nested_properties(nested: ObjectOf) -> Mapping[str, Property]:
 
 
 @cache
-def package_version() -> str:
-    """The version of the installed package."""
+def package_version(name: str) -> str:
+    """The version of the installed package of a provider (`aws`)."""
     return (
-        next(_package().parent.glob("pulumi_aws-*.dist-info"))
+        next(_package(name).parent.glob(f"pulumi_{name}-*.dist-info"))
         .name.split("-")[1]
         .removesuffix(".dist")
     )
 
 
 @cache
-def _package() -> Path:
-    spec = importlib.util.find_spec("pulumi_aws")
+def _package(name: str) -> Path:
+    spec = importlib.util.find_spec(f"pulumi_{name}")
     if spec is None or spec.origin is None:
-        raise UnknownTypeError("pulumi_aws is not installed")
+        raise UnknownTypeError(f"pulumi_{name} is not installed")
     return Path(spec.origin).parent
 
 

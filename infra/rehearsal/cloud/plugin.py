@@ -1,4 +1,4 @@
-"""The program that stands in for `pulumi-resource-aws`: a gRPC server for the real engine.
+"""The program that stands in for `pulumi-resource-aws`, `-gcp` and `-kubernetes`: a gRPC server for the real engine.
 
 Started by the engine with its own address as the argument; the first line of output is the port.
 """
@@ -41,7 +41,7 @@ def load_messages() -> None:
 
 
 def main(kind: str = "aws") -> None:
-    """Serve until the engine lets go, as the provider of a kind: `aws`, or `kubernetes` for the clusters' objects."""
+    """Serve until the engine lets go, as the provider of a kind: `aws`, `gcp`, `kubernetes` (clusters' objects)."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         raise SystemExit(f"{FOLDER_VARIABLE} is not set: it names the folder of the emulated cloud")
@@ -58,13 +58,14 @@ def main(kind: str = "aws") -> None:
         futures.ThreadPoolExecutor(max_workers=16),
         options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
     )
-    servicer = (ClusterServicer if kind == "kubernetes" else CloudServicer)(Path(folder))
+    is_cluster = kind == "kubernetes"
+    servicer = ClusterServicer(Path(folder)) if is_cluster else CloudServicer(Path(folder), kind)
     server.add_generic_rpc_handlers((servicer.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    if len(sys.argv) > 1 and kind == "aws":
+    if len(sys.argv) > 1 and not is_cluster:
         tell(sys.argv[1], SAYING.format(folder=folder), SAYING_S)
     # An engine that is killed tells nobody; whoever inherits its children is not it.
     while not done.wait(PARENT_CHECK_S) and os.getppid() == engine:

@@ -6,6 +6,7 @@ commit and, where somebody planned the change with the released provider, what t
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -16,6 +17,7 @@ FILE = Path(__file__).with_name("provider_changes.json")
 Inputs = Mapping[str, object]
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 COUNT_GROWS = "count grows"
+RANGE_GROWS = "range grows"
 
 
 def differs(old: object, new: object) -> bool:
@@ -85,6 +87,8 @@ def _is_excepted(form: object, was: object, now: object, new: Inputs) -> bool:
         return all(ends.get(name, _value(new, name)) == value for name, value in form.items())
     if form == COUNT_GROWS:
         return isinstance(was, list) and isinstance(now, list) and len(now) > len(was)
+    if form == RANGE_GROWS:
+        return _network(now).supernet_of(_network(was))
     return True  # in words alone
 
 
@@ -109,6 +113,10 @@ def _value(inputs: object, path: str) -> object:
     head, _, rest = path.partition(".")
     value = inputs.get(head.removesuffix("[]")) if isinstance(inputs, Mapping) else None
     return _value(value, rest) if rest and not head.endswith("[]") else value
+
+
+def _network(value: object) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Network(str(value))
 
 
 def _number(value: object) -> float:

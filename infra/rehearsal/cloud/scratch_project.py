@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.plan.compile import resolve_topology
+from infra.plan.topology import Topology
+from infra.rehearsal.cloud import google_world
 from infra.rehearsal.cloud.plugin import KIND_VARIABLE
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE, Account, Reservation, write_account
 from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
@@ -25,6 +28,8 @@ from infra.spec.stack import StackSpec
 KEY_NAME = "rehearsal"
 # The simulated operator stands inside the network: hosts are dialled at their own addresses.
 SSH_FROM = "10.0.0.0/8"
+# The login of simulated hosts, and a public key that nobody has the other half of: their sshd has keys of its own.
+SSH_KEY = f"ubuntu:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}"
 # And outside of it for a cluster's API.
 API_FROM = "198.51.100.0/24"
 RESERVATION = "cr-0123456789abcdef0"
@@ -94,7 +99,9 @@ def prepare_account(
     """
     loaded = load_stack(str(spec_file) if spec_file.is_file() else stack)
     _, topology = resolve_topology(loaded, catalog)
-    instance_type = topology.hosts[0].accelerator.aws_instance_type or ""
+    if loaded.spec.platform == "gcp-gce":
+        return _prepare_project(topology, cloud)
+    instance_type = topology.hosts[0].accelerator.instances.get("aws") or ""
     zone = ZONES.get(shipped.get("moe-infra:zone_id", "")) or _zone(instance_type)
     config = {
         "aws:region": zone.region,
@@ -125,6 +132,28 @@ def prepare_account(
     return config
 
 
+def _prepare_project(topology: Topology, cloud: Path) -> dict[str, str]:
+    """A project of Google's with a reservation as large as the stack; returns what its operator configures."""
+    machine_type = topology.hosts[0].accelerator.instances.get("gcp", "")
+    zone = google_world.zone_that_offers(machine_type)
+    reservation = Reservation(
+        kind="reservation",
+        instance_type=machine_type,
+        zone_id=zone,
+        num_instances=len(topology.hosts),
+    )
+    write_account(cloud, Account(reservations={KEY_NAME: reservation}))
+    values = {
+        "project": google_world.PROJECT,
+        "zone": zone,
+        "reservation": KEY_NAME,
+        "ssh_key": SSH_KEY,
+        "ssh_from_cidr": SSH_FROM,
+        "interface": "eth0",  # of simulated hosts
+    }
+    return {"moe-infra:gcp": json.dumps(values)}
+
+
 def _buckets(spec: StackSpec, shipped: Mapping[str, str]) -> tuple[str, ...]:
     """The buckets that the stack and its configuration name: they are the operator's."""
     source = spec.weights.source or ""
@@ -142,7 +171,7 @@ def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
     """The command line's environment, with the emulated providers on PATH."""
     programs = scratch / "bin"
     programs.mkdir()
-    for kind in ("aws", "kubernetes"):
+    for kind in ("aws", "gcp", "kubernetes"):
         provider = programs / f"pulumi-resource-{kind}"
         start = f'exec "{sys.executable}" -P -m infra.rehearsal.cloud.plugin "$@"'
         text = f"#!/bin/sh\n{KIND_VARIABLE}={kind}; export {KIND_VARIABLE}\n{start}\n"

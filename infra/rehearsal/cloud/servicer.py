@@ -22,10 +22,11 @@ _Answer = Callable[[Any], Any]
 
 
 class CloudServicer:
-    """Answers the engine; every refusal of the cloud becomes an error of the call."""
+    """Answers the engine as the provider of a package; every refusal of the cloud becomes an error of the call."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, package: str) -> None:
         self._store = Store(folder)
+        self._package = package
         self._region = ""
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -53,10 +54,10 @@ class CloudServicer:
         return method_handlers(methods)
 
     def _plugin_info(self, _: Any) -> Any:
-        return plugin_pb2.PluginInfo(version=f"{package_version()}+emulation")
+        return plugin_pb2.PluginInfo(version=f"{package_version(self._package)}+emulation")
 
     def _configure(self, request: Any) -> Any:
-        self._region = request.variables.get("aws:config:region", "")
+        self._region = request.variables.get(f"{self._package}:config:region", "")
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def _invoke(self, request: Any) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.provision.aws.naming import give_back_machines
+from infra.provision.naming import give_back_machines
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import read_account, write_account
 from tests.rehearsal.cloud.command import BUCKET_KINDS, STACK, edit_stack, kinds_left, resources

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.provision.aws.naming import give_back_machines
+from infra.provision.naming import give_back_machines
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.scratch_project import ScratchProject
@@ -63,7 +63,9 @@ def test_machines_that_stand_are_replaced_when_they_are_named_and_never_else(
 
     # hosts of both groups are named, a wrong name first
     ok(pulumi, "config", "set", "replace_machines", "decode-9,prefill-0")
-    assert "decode-9 is no host of gb200-2p1d" in refused(pulumi, "preview")
+    said = refused(pulumi, "preview")
+    assert "decode-9 is no host of gb200-2p1d" in said
+    assert "Did you mean decode-3, decode-2 or decode-1? Type: pulumi config set" in said
     ok(pulumi, "config", "set", "replace_machines", "decode-1,prefill-0")
     assert replaced(pulumi) == 2
     ok(pulumi, "up", "--yes", "--skip-preview")

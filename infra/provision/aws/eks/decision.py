@@ -18,8 +18,8 @@ from infra.errors import PrerequisiteError, Problem, ProblemsFound
 from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account, Demand, read_account, read_values
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.block_notice import NoticeSettings, notice_settings
 from infra.provision.aws.capacity import CapacityPlan, plan_capacity
 from infra.provision.aws.eks.config import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pulumi_aws import eks
 
-from infra.provision.aws.asking import Asking
+from infra.provision.asking import Asking
 from infra.provision.aws.eks.config import EksFacts
 from infra.provision.aws.eks.rules import owner_problem
 

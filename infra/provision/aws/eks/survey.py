@@ -10,8 +10,8 @@ from pulumi_aws import eks, ssm
 from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.eks.config import EksFacts, admin_problem
 from infra.provision.aws.eks.rules import (
     FoundAddon,

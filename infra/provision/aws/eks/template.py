@@ -12,8 +12,8 @@ import pulumi
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
+from infra.provision.asking import Asking
 from infra.provision.aws.account import Account
-from infra.provision.aws.asking import Asking
 from infra.provision.aws.capacity import CapacityPlan
 from infra.provision.aws.eks.nodes import CAPACITY_TYPES, node_config, user_data
 from infra.provision.aws.eks.standing import StandingCluster

@@ -13,8 +13,11 @@ from infra.errors import Problem
 from infra.provision.config_problems import account_problem
 
 _T = TypeVar("_T")
-# What IAM says: EC2 "UnauthorizedOperation", most others "AccessDenied… is not authorized to perform".
-_FORBIDDEN = re.compile(r"UnauthorizedOperation|AccessDenied|not authorized to perform")
+# What clouds say: EC2 "UnauthorizedOperation", most others of AWS "AccessDenied… is not authorized to perform", Google
+# "Error 403: Required '…' permission for '…', forbidden".
+_FORBIDDEN = re.compile(
+    r"UnauthorizedOperation|AccessDenied|not authorized to perform|Error 403: Required .* permission"
+)
 
 
 class Asking:

@@ -1,0 +1,1 @@
+"""Machines and their networks on Google Compute Engine."""

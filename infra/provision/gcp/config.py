@@ -1,0 +1,266 @@
+"""The object `gcp` of a stack's configuration: what only the operator of a Google project knows."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.catalog.instance_types import CapacityKind
+from infra.errors import Problem, ProblemsFound
+from infra.provision.address_blocks import is_the_world
+from infra.provision.config_problems import PROJECT_NAME
+from infra.provision.naming import OWNER_TAGS
+from infra.provision.own_config import read_own_values
+from infra.spec.load import PROJECT
+from infra.spec.nearest import nearest
+from infra.spec.plain_yaml import read_yaml
+
+NAME = "gcp"
+_NETWORK = "10.64.0.0/16"
+_ROOT_GIB, SMALLEST_ROOT_GIB = "300", 100
+# Half for hosts, a quarter for their second interface, a quarter for the subnets of up to eight RDMA interfaces, of
+# which none is smaller than Compute Engine's least (/29).
+_PREFIXES = range(8, 23)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """One key of the object: what it looks like, and what to type instead."""
+
+    name: str
+    pattern: str
+    example: str
+    meaning: str
+    is_required: bool = False
+
+
+_RESOURCE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+_KEYS: Mapping[str, _Key] = {
+    key.name: key
+    for key in (
+        _Key(
+            name="project",
+            pattern=r"[a-z][-a-z0-9]{4,28}[a-z0-9]",
+            example="my-project",
+            meaning="the id of the project",
+            is_required=True,
+        ),
+        _Key(
+            name="zone",
+            pattern=r"[a-z]+-[a-z]+[0-9]+-[a-z]",
+            example="us-central1-a",
+            meaning="the zone of the capacity",
+            is_required=True,
+        ),
+        _Key(
+            name="reservation",
+            pattern=_RESOURCE,
+            example="my-reservation",
+            meaning="the name of the reservation to launch into, in the same project",
+        ),
+        _Key(
+            name="ssh_key",
+            pattern=r"[a-z_][a-z0-9_-]{0,31}:(ssh-ed25519|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/=]+( \S+)?",
+            example='"ops:ssh-ed25519 AAAA…"',
+            meaning="LOGIN:PUBLIC KEY, whose private key your SSH agent holds",
+            is_required=True,
+        ),
+        _Key(
+            name="ssh_from_cidr",
+            pattern=r"[0-9./]+",
+            example="192.0.2.0/24",
+            meaning="the block of your network that may dial port 22",
+        ),
+        _Key(
+            name="image",
+            pattern=r"projects/[-a-z0-9]+/global/images/" + _RESOURCE,
+            example="projects/my-project/global/images/my-image",
+            meaning="the machine image to pin",
+        ),
+        _Key(
+            name="interface",
+            pattern=r"[a-z][a-z0-9]{1,14}",
+            example="enp0s3",
+            meaning="what the image calls the first interface",
+        ),
+        _Key(
+            name="vpc_cidr",
+            pattern=r"[0-9./]+",
+            example=_NETWORK,
+            meaning="the address block of the networks, /8 to /22",
+        ),
+        _Key(
+            name="root_volume_gib",
+            pattern=r"[0-9]{1,6}",
+            example=_ROOT_GIB,
+            meaning="the boot volume of a host, a whole number of GiB",
+        ),
+        _Key(
+            name="replace_machines",
+            pattern=r"[a-z0-9-]+(,[a-z0-9-]+)*",
+            example="decode-0",
+            meaning="names of hosts, with commas between",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoogleConfig:
+    """Facts of the operator's project.
+
+    Args:
+        ssh_key: `LOGIN:PUBLIC KEY`.
+        ssh_from: block that may dial port 22; None for Identity-Aware Proxy alone.
+        interface: what the image calls the first one; None for the machine type's own.
+        image: pinned; None for the newest of the machine type's family.
+        hosts_cidr: of the hosts' first interface, further_cidr of their second, rdma_cidrs of the RDMA interfaces.
+        labels: of the operator's own.
+    """
+
+    project: str
+    zone: str
+    reservation: str | None
+    ssh_key: str
+    ssh_from: str | None
+    image: str | None
+    interface: str | None
+    vpc_cidr: ipaddress.IPv4Network
+    root_volume_gib: int
+    replace_machines: tuple[str, ...]
+    labels: Mapping[str, str]
+
+    @property
+    def region(self) -> str:
+        """The region of the zone."""
+        return self.zone.rpartition("-")[0]
+
+    @property
+    def login(self) -> str:
+        """The user whom the key lets in."""
+        return self.ssh_key.partition(":")[0]
+
+    @property
+    def hosts_cidr(self) -> ipaddress.IPv4Network:
+        """The lower half of the block, for the interface that carries ordinary traffic."""
+        return next(self.vpc_cidr.subnets())
+
+    @property
+    def further_cidr(self) -> ipaddress.IPv4Network:
+        """The third quarter, for the second interface."""
+        return list(self.vpc_cidr.subnets(prefixlen_diff=2))[2]
+
+    def rdma_cidrs(self, count: int) -> tuple[ipaddress.IPv4Network, ...]:
+        """The fourth quarter in eight parts, of which the first `count`: one for each RDMA interface."""
+        quarter = list(self.vpc_cidr.subnets(prefixlen_diff=2))[3]
+        return tuple(quarter.subnets(prefixlen_diff=3))[:count]
+
+
+def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
+    """The object `gcp` and the owner's labels of the selected stack.
+
+    Raises:
+        ProblemsFound: every value that is missing or wrong, each with the command to type.
+    """
+    given = pulumi.Config().get_object(NAME) or {}
+    if not isinstance(given, Mapping):
+        raise ProblemsFound(
+            (_problem("", "It is no object of keys.", "zone us-central1-a", stack),)
+        )
+    known = {str(name): str(value) for name, value in given.items() if value not in ("", None)}
+    problems = (*_problems(known, stack, capacity), *_unread_problems(stack))
+    if problems:
+        raise ProblemsFound(problems)
+    return GoogleConfig(
+        project=known["project"],
+        zone=known["zone"],
+        reservation=known.get("reservation"),
+        ssh_key=known["ssh_key"],
+        ssh_from=known.get("ssh_from_cidr"),
+        image=known.get("image"),
+        interface=known.get("interface"),
+        vpc_cidr=ipaddress.IPv4Network(known.get("vpc_cidr", _NETWORK)),
+        root_volume_gib=int(known.get("root_volume_gib", _ROOT_GIB)),
+        replace_machines=tuple(filter(None, known.get("replace_machines", "").split(","))),
+        labels={name: value for name, value in read_own_values(OWNER_TAGS).items() if value},
+    )
+
+
+def _problems(known: Mapping[str, str], stack: str, capacity: CapacityKind) -> Iterator[Problem]:
+    for name in sorted(set(known) - set(_KEYS)):
+        fix = f"{nearest(name, tuple(_KEYS))} Type: pulumi config rm --path {NAME}.{name} --stack {stack}"
+        yield _problem(name, "Nothing reads this key.", "", stack, fix)
+    for key in _KEYS.values():
+        value = known.get(key.name)
+        is_required = key.is_required or (key.name == "reservation" and capacity == "reservation")
+        if value is None and is_required:
+            yield _problem(key.name, f"Not set: {key.meaning}.", key.example, stack)
+        if value is not None and not re.fullmatch(key.pattern, value):
+            yield _problem(key.name, f"{value} is not {key.meaning}.", key.example, stack)
+    yield from _network_problems(known, stack)
+    size = known.get("root_volume_gib", _ROOT_GIB)
+    if size.isdecimal() and int(size) < SMALLEST_ROOT_GIB:
+        what = f"{size} GiB do not hold a serving image; {SMALLEST_ROOT_GIB} are the least."
+        yield _problem("root_volume_gib", what, _ROOT_GIB, stack)
+
+
+def _unread_problems(stack: str) -> Iterator[Problem]:
+    """Keys of other platforms that somebody has set: whoever did so believes in a value that is passed over."""
+    declared = read_yaml(PROJECT / "Pulumi.yaml")["config"]
+    others = {
+        name: str(each["default"]).lower()
+        if isinstance(each["default"], bool)
+        else str(each["default"])
+        for name, each in declared.items()
+        if name not in (NAME, *OWNER_TAGS)
+    }
+    values = read_own_values(others)
+    for name, default in others.items():
+        if values[name] not in ("", default):
+            yield Problem(
+                rule="account-fact",
+                severity="error",
+                file=f"stacks/Pulumi.{stack}.yaml",
+                field=f"{PROJECT_NAME}:{name}",
+                what=f"It is {values[name]}, and a stack on gcp-gce does not read it.",
+                fix=f"Type: pulumi config rm {name} --stack {stack}",
+            )
+
+
+def _network_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
+    text = known.get("vpc_cidr", _NETWORK)
+    network = _network(text)
+    if network is None or network.prefixlen not in _PREFIXES or not network.is_private:
+        what = f"{text} is not a private address block of /8 to /22."
+        yield _problem("vpc_cidr", what, _NETWORK, stack)
+    block = known.get("ssh_from_cidr")
+    if block is not None and (_network(block) is None or is_the_world(block)):
+        what = f"{block} is not a block of your own network that may dial port 22."
+        yield _problem("ssh_from_cidr", what, "192.0.2.0/24", stack)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(text)
+    except ValueError:
+        return None
+
+
+def config_problem(name: str, what: str, example: str, stack: str) -> Problem:
+    """A problem of one key of the object, with the command that sets it."""
+    return _problem(name, what, example, stack)
+
+
+def _problem(name: str, what: str, example: str, stack: str, fix: str = "") -> Problem:
+    return Problem(
+        rule="account-fact",
+        severity="error",
+        file=f"stacks/Pulumi.{stack}.yaml",
+        field=f"{PROJECT_NAME}:{NAME}{'.' * bool(name)}{name}",
+        what=what,
+        fix=fix or f"Type: pulumi config set --path {NAME}.{name} {example} --stack {stack}",
+    )
