@@ -179,7 +179,7 @@ def _price(view: PlanView, surroundings: Surroundings) -> HourlyPrice:
         return no_price("the hosts are yours: no price is known")
     if surroundings.cloud != "aws":
         return no_price(
-            f"{CLOUD_NAMES[surroundings.cloud]} publishes no price of reserved machines"
+            f"the catalogue has no price of {CLOUD_NAMES[surroundings.cloud]}'s machines"
         )
     types = Counter(view.accelerators[host.name].instances.get("aws") for host in view.plan.hosts)
     if None in types:

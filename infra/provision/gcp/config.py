@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import pulumi
-
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
-from infra.provision.config_problems import PROJECT_NAME
+from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.provision.naming import OWNER_TAGS
 from infra.provision.own_config import read_own_values
 from infra.spec.load import PROJECT
@@ -166,13 +165,14 @@ def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
     Raises:
         ProblemsFound: every value that is missing or wrong, each with the command to type.
     """
-    given = pulumi.Config().get_object(NAME) or {}
-    if not isinstance(given, Mapping):
-        raise ProblemsFound(
-            (_problem("", "It is no object of keys.", "zone us-central1-a", stack),)
-        )
+    given = _read_object(stack)
+    labels = {name: value for name, value in read_own_values(OWNER_TAGS).items() if value}
     known = {str(name): str(value) for name, value in given.items() if value not in ("", None)}
-    problems = (*_problems(known, stack, capacity), *_unread_problems(stack))
+    problems = (
+        *_problems(known, stack, capacity),
+        *_label_problems(labels, stack),
+        *_unread_problems(stack),
+    )
     if problems:
         raise ProblemsFound(problems)
     return GoogleConfig(
@@ -186,8 +186,33 @@ def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
         vpc_cidr=ipaddress.IPv4Network(known.get("vpc_cidr", _NETWORK)),
         root_volume_gib=int(known.get("root_volume_gib", _ROOT_GIB)),
         replace_machines=tuple(filter(None, known.get("replace_machines", "").split(","))),
-        labels={name: value for name, value in read_own_values(OWNER_TAGS).items() if value},
+        labels=labels,
     )
+
+
+def _read_object(stack: str) -> Mapping[str, object]:
+    """The object as Pulumi hands it to a program, which is JSON.
+
+    Raises:
+        ProblemsFound: a part of the object is set as a secret, or the value is no object.
+    """
+    text = read_own_values((NAME,))[NAME]
+    try:
+        given = json.loads(text or "{}")
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        fix = f"Type: pulumi config rm {NAME} --stack {stack}. Then set each key by its path."
+        raise ProblemsFound((_problem("", "It is no object of keys.", "", stack, fix),))
+    return given
+
+
+def _label_problems(labels: Mapping[str, str], stack: str) -> Iterator[Problem]:
+    """Values that Compute Engine takes as no label."""
+    for name, value in labels.items():
+        if not re.fullmatch(r"[-_a-z0-9]{1,63}", value):
+            what = f"{value} cannot be a label at Google: lower-case letters, digits, - and _."
+            yield account_problem(f"{PROJECT_NAME}:{name}", what, "my-team", stack)
 
 
 def _problems(known: Mapping[str, str], stack: str, capacity: CapacityKind) -> Iterator[Problem]:

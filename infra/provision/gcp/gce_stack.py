@@ -13,7 +13,7 @@ from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.boot_script import CONTAINERS, DISKS, joined_disks, prepared
 from infra.provision.gcp.config import GoogleConfig, config_problem, read_google_config
-from infra.provision.gcp.host_networks import HostNetworks, NetworkSettings
+from infra.provision.gcp.host_networks import LONGEST_NAME, HostNetworks, NetworkSettings
 from infra.provision.gcp.machines import Machines, MachineSettings, machine_name
 from infra.provision.gcp.survey import FoundMachine, Survey, survey_project
 from infra.provision.inventory_output import HostRecord, inventory_document
@@ -26,9 +26,9 @@ from infra.spec.nearest import nearest
 from infra.spec.stack import StackSpec
 
 # Links to the host's own disks that carry no file system yet (Google, Compute Engine, "Add Local SSD").
-_RAW_DISKS = (
+RAW_DISKS = (
     "for each in /dev/disk/by-id/google-local-nvme-ssd-*; do"
-    ' disk=$(readlink -f "$each"); blkid "$disk" > /dev/null || echo "$disk"; done'
+    ' if [ -e "$each" ] && ! blkid "$each" > /dev/null; then readlink -f "$each"; fi; done'
 )
 
 
@@ -80,7 +80,7 @@ def decide(declared: Declared) -> Decided:
     if problems:
         raise ProblemsFound(tuple(problems))
     pulumi.log.info(
-        f"{len(topology.hosts)} × {machine.id} of {config.reservation}: Google publishes no price of reserved "
+        f"{len(topology.hosts)} × {machine.id} of {config.reservation}: the catalogue has no price of Google's "
         "machines; your agreement has it."
     )
     return Decided(
@@ -115,6 +115,11 @@ def make(declared: Declared, decided: Decided) -> pulumi.Output[dict[str, object
 
 def _stack_problems(topology: Topology, spec: StackSpec) -> Iterator[Problem]:
     """What a stack may ask for elsewhere and not here."""
+    for accelerator in {host.accelerator.id: host.accelerator for host in topology.hosts}.values():
+        if "gcp" not in accelerator.instances:
+            fix = "Set platform: existing-hosts and write an inventory."
+            what = f"Google rents no {accelerator.id}."
+            yield _stack_problem(topology.stack, "accelerator", what, fix)
     if len({host.accelerator.id for host in topology.hosts}) > 1:
         what = "One reservation holds one machine type, and the roles name different accelerators."
         yield _stack_problem(topology.stack, "roles", what, "Give every role the same accelerator.")
@@ -138,9 +143,9 @@ def _stack_problems(topology: Topology, spec: StackSpec) -> Iterator[Problem]:
 
 
 def _name_problems(names: Mapping[str, str], stack: str) -> Iterator[Problem]:
-    longest = max(names.values(), key=len)
+    longest = max((*names.values(), LONGEST_NAME.format(stack=stack)), key=len)
     if len(longest) > 63:  # noqa: PLR2004 - RFC 1035, as Compute Engine has it
-        what = f"{longest} has {len(longest)} letters, and a machine's name has 63 at most."
+        what = f"{longest} has {len(longest)} letters, and a name at Google has 63 at most."
         yield _stack_problem(stack, "", what, "Give the stack file a shorter name.")
 
 
@@ -242,7 +247,7 @@ def _domains(topology: Topology, machine: MachineType) -> Mapping[str, int]:
 
 def _startup(path: str) -> str:
     """The script that joins the host's own disks, and puts weights and docker's data on them, at every boot."""
-    lines = f'disks={DISKS}\nif ! mountpoint -q "$disks"; then\n{joined_disks(_RAW_DISKS)}fi\n'
+    lines = f'disks={DISKS}\nif ! mountpoint -q "$disks"; then\n{joined_disks(RAW_DISKS)}fi\n'
     return prepared(path) + lines + CONTAINERS
 
 

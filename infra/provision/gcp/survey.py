@@ -13,6 +13,7 @@ from infra.errors import Problem, ProblemsFound
 from infra.provision.asking import Asking
 from infra.provision.gcp.config import GoogleConfig, config_problem
 
+_PLACE = re.compile(r"^.*/(?=projects/)")
 _GONE = re.compile(r"Error 404|not found$")
 
 
@@ -141,7 +142,7 @@ def _launched(found: compute.GetInstanceResult) -> dict[str, object]:
     return {
         "machine type": found.machine_type.rpartition("/")[2],
         "reservation": next(iter(specific), ""),
-        "image": disk.image[disk.image.index("projects/") :],
+        "image": _PLACE.sub("", disk.image),
         "interfaces": [each.nic_type for each in found.network_interfaces],
     }
 

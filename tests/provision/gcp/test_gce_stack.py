@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from infra.errors import InfraError
+from infra.provision.gcp.gce_stack import RAW_DISKS
 from infra.rehearsal.cloud.google_kinds import MACHINE
 from infra.rehearsal.cloud.google_world import PROJECT
 from infra.rehearsal.cloud.scratch_project import KEY_NAME, SSH_KEY
@@ -122,6 +124,52 @@ def test_a_fact_that_is_missing_or_wrong_names_the_command(
 def test_a_key_of_another_platform_is_refused(record: Record) -> None:
     with pytest.raises(InfraError, match="a stack on gcp-gce does not read it"):
         record(STACK, **configured(), zone_id="use1-az4")
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ({"gcp": "us-central1-a"}, "It is no object of keys"),
+        ({"gcp": "[]"}, "It is no object of keys"),
+        ({**configured(), "owner": "Team A"}, "Team A cannot be a label at Google"),
+    ],
+)
+def test_values_of_another_kind_are_refused(
+    record: Record, config: Mapping[str, str], what: str
+) -> None:
+    with pytest.raises(InfraError, match=what):
+        record(STACK, **config)
+
+
+def test_a_name_that_is_too_long_is_refused_before_a_network_is_made(
+    record: Record, tmp_path: Path
+) -> None:
+    name = "a-stack-with-a-name-of-fifty-letters-for-an-operator"
+    (tmp_path / "stacks").mkdir()
+    base = {"extends": str(SHIPPED / "stacks" / f"{STACK}.yaml")}
+    (tmp_path / "stacks" / f"{name}.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    with pytest.raises(InfraError, match="a name at Google has 63 at most"):
+        record(name, root=tmp_path)
+
+
+def test_raw_disks_are_those_that_are_there_and_carry_nothing(tmp_path: Path) -> None:
+    for name in ("ssd-0", "ssd-1", "ssd-2"):
+        (tmp_path / f"google-local-nvme-{name}").write_text(name)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "blkid").write_text('#!/bin/sh\ncase "$1" in *-1) exit 0 ;; *) exit 2 ;; esac\n')
+    (tools / "blkid").chmod(0o755)
+
+    def found(folder: Path) -> list[str]:
+        command = RAW_DISKS.replace("/dev/disk/by-id", str(folder))
+        environment = {"PATH": f"{tools}:/usr/bin:/bin"}
+        done = subprocess.run(
+            ["sh", "-euc", command], env=environment, capture_output=True, text=True, check=True
+        )
+        return [Path(line).name for line in done.stdout.splitlines()]
+
+    assert found(tmp_path) == ["google-local-nvme-ssd-0", "google-local-nvme-ssd-2"]
+    assert found(tools) == []
 
 
 @pytest.mark.parametrize(
