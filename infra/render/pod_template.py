@@ -39,11 +39,11 @@ PROBE_LIMIT_S = 30
 RESERVED = {"cpu": "8", "memory": "64Gi"}
 ROUTER_RESERVED = {"cpu": "2", "memory": "4Gi"}
 # The container runtime's own profile. With SYS_NICE, as NVIDIA's accelerators ask for it, it lets the calls of the NUMA
-# policy through (containerd contrib/seccomp/seccomp_default.go v2.1: get_mempolicy, mbind, set_mempolicy).
+# policy through (get_mempolicy, mbind, set_mempolicy: as a port of containerd's default profile has them; 2026-11-27).
 FILTERED: Document = {"type": "RuntimeDefault"}
-# The most of /dev/shm. SGLang's install guide gives its containers `--shm-size 32g`; NCCL's user guide asks for 1 GiB
-# and vLLM's guide for Kubernetes for 2 GiB; checked 2026-11-27. Without it a pod without a memory limit could fill it
-# with all of its node's memory. What lies there counts as the container's memory.
+# The most of /dev/shm: what SGLang's guides give its containers (`--shm-size 32g`; seen 2026-11-27 in what repeats
+# them). No engine was measured. Without a limit a pod could fill /dev/shm with all of its node's memory. What lies
+# there counts as the container's memory.
 SHARED_MEMORY = "32Gi"
 
 
