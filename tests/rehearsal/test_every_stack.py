@@ -17,14 +17,15 @@ from infra.plan.compile import compile_stack
 from infra.plan.document import plan_document
 from infra.rehearsal.report import STEPS
 from infra.spec.load import PROJECT, load_stack, stack_names
+from infra.spec.stack import CLOUD_NAMES, CLOUDS
 from tests.rehearsal.command import Done, Shell
 
 # The engines of cpu-1p1d are real: test_real_engines.py.
 SMALL = sorted(
     path for path in (PROJECT / "tests" / "stacks").glob("*.yaml") if path.stem != "cpu-1p1d"
 )
-# The real Pulumi engine costs seconds of processor time; one P/D stack and one over hosts stand for the others,
-# which are rehearsed as if their hosts existed. tests/rehearsal/cloud/ provisions each instance type.
+# The real Pulumi engine costs seconds of processor time; one P/D stack of each cloud and one over hosts stand for the
+# others, which are rehearsed as if their hosts existed. tests/rehearsal/cloud/ provisions each instance type.
 PROVISIONED = ("gb200-2p1d", "gcp-gb200-2p1d", "h200-2n-tp16")
 # In pods they differ, and are tested in tests/kubernetes/.
 SAME_ON_HOSTS = {
@@ -87,19 +88,20 @@ def test_a_stack_that_is_not_rehearsed_is_another_one_but_for_its_name(
 @pytest.mark.pulumi
 @pytest.mark.usefixtures("pulumi_is_possible")
 @pytest.mark.slow  # provisions with the real engine
-def test_two_provisioned_stacks_are_rehearsed_side_by_side(shell: Shell) -> None:
+def test_provisioned_stacks_are_rehearsed_side_by_side(shell: Shell) -> None:
     before = git_status()
     with ThreadPoolExecutor() as pool:
-        both = list(
+        all_done = list(
             pool.map(lambda name: shell.fab("rehearse", "--stack", name, "--json"), PROVISIONED)
         )
-    assert_served(both[0], "gb200-2p1d", {"prefill", "decode"})
-    assert_served(both[1], "h200-2n-tp16", {"unified"})
-    for done in both:
+    for name, done in zip(PROVISIONED, all_done, strict=True):
+        roles = load_stack(name).spec.roles.model_dump(exclude_none=True)
+        assert_served(done, name, set(roles))
         provision = done.document["steps"][STEPS.index("provision")]
         assert provision["simulated"] is True
-        assert "real Pulumi engine, emulated AWS" in provision["detail"]
-    assert both[0].document["id"] != both[1].document["id"]
+        cloud = CLOUD_NAMES[CLOUDS[load_stack(name).spec.platform]]
+        assert f"real Pulumi engine, emulated {cloud}" in provision["detail"]
+    assert len({done.document["id"] for done in all_done}) == len(PROVISIONED)
     shell.assert_nothing_left()
     assert git_status() == before
 
