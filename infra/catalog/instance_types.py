@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import StrictBool, StrictInt, StrictStr, model_validator
 
-from infra.catalog.files import read_entry
-from infra.catalog.load import UnknownIdError
+from infra.catalog.load import names_in, read_named
 from infra.catalog.network_cards import (
     LAYOUT_POLICIES,
     InterfaceRow,
@@ -19,7 +18,6 @@ from infra.catalog.network_cards import (
 )
 from infra.catalog.schema import Architecture
 from infra.catalog.sourced import Entry, SourcedEntry, told
-from infra.spec.nearest import nearest
 
 FOLDER = Path(__file__).resolve().parent / "instances" / "aws"
 
@@ -115,7 +113,7 @@ class InstanceType(SourcedEntry):
 
 def instance_type_names() -> tuple[str, ...]:
     """The instance types of the catalogue, sorted."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+    return names_in(FOLDER)
 
 
 def read_instance_type(name: str) -> InstanceType:
@@ -125,11 +123,4 @@ def read_instance_type(name: str) -> InstanceType:
         UnknownIdError: the catalogue has none; the message names the nearest.
         CatalogueError: its file is wrong.
     """
-    path = FOLDER / f"{name}.yaml"
-    if name not in instance_type_names():
-        raise UnknownIdError(
-            "infra/catalog/instances/aws",
-            f"The catalogue has no instance type {name}.",
-            nearest(name, instance_type_names()),
-        )
-    return read_entry(path, InstanceType, id=name)
+    return read_named(FOLDER, InstanceType, "instance type", name)

@@ -58,6 +58,34 @@ class Combination(NamedTuple):
     draft: bool
 
 
+def names_in(folder: Path) -> tuple[str, ...]:
+    """The names of the entries of a folder, sorted."""
+    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
+
+
+def read_named(folder: Path, kind: type[_Entry], noun: str, name: str) -> _Entry:
+    """The entry of that name.
+
+    Args:
+        folder: of the catalogue; it is asked by its names, so that a name leads nowhere else.
+        kind: the shape of its files.
+        noun: what an entry is to an operator.
+        name: of the entry.
+
+    Raises:
+        UnknownIdError: the folder has none; the message names the nearest.
+        CatalogueError: its file is wrong.
+    """
+    known = names_in(folder)
+    if name not in known:
+        where, what = (
+            f"infra/catalog/{folder.relative_to(ROOT)}",
+            f"The catalogue has no {noun} {name}.",
+        )
+        raise UnknownIdError(where, what, nearest(name, known))
+    return read_entry(folder / f"{name}.yaml", kind, id=name)
+
+
 @dataclass(frozen=True)
 class Catalog:
     """Lazy access to the catalogue under `root`; folders are listed and entries are read once."""

@@ -5,12 +5,10 @@ from typing import Literal
 
 from pydantic import StrictInt, StrictStr
 
-from infra.catalog.files import read_entry
 from infra.catalog.instance_types import CapacityKind
-from infra.catalog.load import UnknownIdError
+from infra.catalog.load import names_in, read_named
 from infra.catalog.schema import Architecture
 from infra.catalog.sourced import Entry, SourcedEntry
-from infra.spec.nearest import nearest
 
 FOLDER = Path(__file__).resolve().parent / "instances" / "gcp"
 
@@ -51,10 +49,15 @@ class MachineType(SourcedEntry):
     boot_disk: Literal["hyperdisk-balanced"]
     image: ImageFamily
 
+    @property
+    def interface_types(self) -> list[str]:
+        """What Compute Engine calls the interfaces of a host, in the order in which they are attached."""
+        return ["GVNIC"] * self.num_host_interfaces + ["MRDMA"] * self.num_rdma_interfaces
+
 
 def machine_type_names() -> tuple[str, ...]:
     """The machine types of the catalogue, sorted."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+    return names_in(FOLDER)
 
 
 def read_machine_type(name: str) -> MachineType:
@@ -64,10 +67,4 @@ def read_machine_type(name: str) -> MachineType:
         UnknownIdError: the catalogue has none; the message names the nearest.
         CatalogueError: its file is wrong.
     """
-    if name not in machine_type_names():
-        raise UnknownIdError(
-            "infra/catalog/instances/gcp",
-            f"The catalogue has no machine type {name}.",
-            nearest(name, machine_type_names()),
-        )
-    return read_entry(FOLDER / f"{name}.yaml", MachineType, id=name)
+    return read_named(FOLDER, MachineType, "machine type", name)

@@ -1,12 +1,14 @@
-"""What is wrong with a value of a stack's configuration, with the command that mends it. Known without Pulumi."""
+"""What is wrong with a value of a stack's configuration, or of its file, with its fix. Known without Pulumi."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from infra.errors import Problem
 from infra.spec.nearest import nearest
+from infra.spec.stack import Platform
 
 PROJECT_NAME = "moe-infra"
 REGION = "aws:region"
@@ -33,6 +35,27 @@ def account_problem(
         what=what,
         fix=f"Type: pulumi config set {name} {example} --stack {stack}",
     )
+
+
+def stack_problem(rule: str, field: str, what: str, fix: str, stack: str) -> Problem:
+    """A problem of a field of the stack file, which only whoever buys the machines can see."""
+    return Problem(
+        rule=rule, severity="error", file=f"stacks/{stack}.yaml", field=field, what=what, fix=fix
+    )
+
+
+def unread_problem(name: str, value: str, platform: Platform, stack: str) -> Problem:
+    """A key that another platform reads: whoever set it believes in a value that is passed over.
+
+    Args:
+        name: of the key, without namespace.
+        value: that it has.
+        platform: of the stack.
+        stack: the stack's name.
+    """
+    what = f"It is {value}, and a stack on {platform} does not read it."
+    problem = account_problem(f"{PROJECT_NAME}:{name}", what, "", stack)
+    return replace(problem, fix=f"Type: pulumi config rm {name} --stack {stack}")
 
 
 def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:

@@ -12,6 +12,7 @@ from infra.catalog.network_cards import LayoutPolicy
 from infra.catalog.schema import Accelerator
 from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
+from infra.provision.config_problems import stack_problem
 from infra.spec.stack import Capacity
 
 
@@ -65,7 +66,7 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
     if problems:
         raise ProblemsFound(tuple(problems))
     instance_types = {
-        name: read_instance_type(accelerator.instances.get("aws") or "")
+        name: read_instance_type(accelerator.instances["aws"])
         for name, accelerator in accelerators.items()
     }
     if wanted is None:
@@ -88,16 +89,11 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
 
 
 def _not_rented(stack: str, accelerator: Accelerator) -> Problem | None:
-    if accelerator.instances.get("aws") is not None:
+    if "aws" in accelerator.instances:
         return None
-    return Problem(
-        rule="accelerator-not-rented",
-        severity="error",
-        file=f"stacks/{stack}.yaml",
-        field="platform",
-        what=f"AWS rents no {accelerator.id}.",
-        fix="Set platform: existing-hosts and write an inventory.",
-    )
+    fix = "Set platform: existing-hosts and write an inventory."
+    what = f"AWS rents no {accelerator.id}."
+    return stack_problem("accelerator-not-rented", "platform", what, fix, stack)
 
 
 def _unsaid_problem(stack: str, instance_types: Mapping[str, InstanceType]) -> Problem:
@@ -139,11 +135,4 @@ def _capacity_problems(
 
 
 def _capacity_problem(stack: str, what: str, fix: str, rule: str = "capacity-not-sold") -> Problem:
-    return Problem(
-        rule=rule,
-        severity="error",
-        file=f"stacks/{stack}.yaml",
-        field="capacity.kind",
-        what=what,
-        fix=fix,
-    )
+    return stack_problem(rule, "capacity.kind", what, fix, stack)

@@ -13,7 +13,7 @@ from infra.errors import Problem
 from infra.provision.aws.account import Account, Demand
 from infra.provision.aws.naming import give_back_nodes
 from infra.provision.aws.zone import Zone
-from infra.provision.config_problems import account_problem
+from infra.provision.config_problems import account_problem, stack_problem
 from infra.provision.naming import give_back_machines
 
 LoadBalancerType = Literal["network", "application"]
@@ -308,14 +308,7 @@ def arn_problem(arn: str, account: Account, stack: str) -> Problem | None:
 
 def ingress_problem(what: str, fix: str, stack: str) -> Problem:
     """A problem of the stack file's `ingress.existing`."""
-    return Problem(
-        rule="account-fact",
-        severity="error",
-        file=f"stacks/{stack}.yaml",
-        field="ingress.existing",
-        what=what,
-        fix=fix,
-    )
+    return stack_problem("account-fact", "ingress.existing", what, fix, stack)
 
 
 def _reservation_problem(what: str, demand: Demand) -> Problem:

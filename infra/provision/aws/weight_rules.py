@@ -10,7 +10,7 @@ from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
 from infra.errors import Problem
 from infra.memory.time_to_ready import lustre_gb_per_s
 from infra.provision.aws.zone import Zone
-from infra.provision.config_problems import account_problem
+from infra.provision.config_problems import account_problem, stack_problem
 from infra.spec.stack import Weights
 
 # What is created, filled and protected; another kind in its place would leave it without an owner.
@@ -235,11 +235,4 @@ def _whole(values: Mapping[str, object], name: str) -> int:
 
 
 def _storage_problem(what: str, fix: str, stack: str) -> Problem:
-    return Problem(
-        rule="weight-storage",
-        severity="error",
-        file=f"stacks/{stack}.yaml",
-        field="weights.storage",
-        what=what,
-        fix=fix,
-    )
+    return stack_problem("weight-storage", "weights.storage", what, fix, stack)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
-from infra.provision.config_problems import PROJECT_NAME, account_problem
+from infra.provision.config_problems import PROJECT_NAME, account_problem, unread_problem
 from infra.provision.naming import OWNER_TAGS
 from infra.provision.own_config import read_own_values
 from infra.spec.load import PROJECT
@@ -21,9 +21,12 @@ from infra.spec.plain_yaml import read_yaml
 NAME = "gcp"
 _NETWORK = "10.64.0.0/16"
 _ROOT_GIB, SMALLEST_ROOT_GIB = "300", 100
-# Half for hosts, a quarter for their second interface, a quarter for the subnets of up to eight RDMA interfaces, of
-# which none is smaller than Compute Engine's least (/29).
+# Half for hosts, a quarter for their second interface, a quarter in eight parts for the subnets of RDMA interfaces.
 _PREFIXES = range(8, 23)
+_OWN = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+# Of every subnet: Google, VPC, "Subnets", unusable addresses.
+_RESERVED, _PARTS = 4, 32
+_BLOCK = r"\d{1,3}(\.\d{1,3}){3}(/\d{1,2})?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +63,18 @@ _KEYS: Mapping[str, _Key] = {
             pattern=_RESOURCE,
             example="my-reservation",
             meaning="the name of the reservation to launch into, in the same project",
+            is_required=True,
         ),
         _Key(
             name="ssh_key",
-            pattern=r"[a-z_][a-z0-9_-]{0,31}:(ssh-ed25519|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/=]+( \S+)?",
-            example='"ops:ssh-ed25519 AAAA…"',
-            meaning="LOGIN:PUBLIC KEY, whose private key your SSH agent holds",
+            pattern=r"[a-z_][a-z0-9_-]{0,31}:(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)|ssh-rsa) [A-Za-z0-9+/=]+( .*)?",
+            example='"$USER:$(cat ~/.ssh/id_ed25519.pub)"',
+            meaning="LOGIN:PUBLIC KEY (ssh-ed25519, ecdsa-sha2-… or ssh-rsa), whose private key your SSH agent holds",
             is_required=True,
         ),
         _Key(
             name="ssh_from_cidr",
-            pattern=r"[0-9./]+",
+            pattern=_BLOCK,
             example="192.0.2.0/24",
             meaning="the block of your network that may dial port 22",
         ),
@@ -88,13 +92,13 @@ _KEYS: Mapping[str, _Key] = {
         ),
         _Key(
             name="vpc_cidr",
-            pattern=r"[0-9./]+",
+            pattern=_BLOCK,
             example=_NETWORK,
             meaning="the address block of the networks, /8 to /22",
         ),
         _Key(
             name="root_volume_gib",
-            pattern=r"[0-9]{1,6}",
+            pattern=r"[0-9]{1,5}",
             example=_ROOT_GIB,
             meaning="the boot volume of a host, a whole number of GiB",
         ),
@@ -123,7 +127,7 @@ class GoogleConfig:
 
     project: str
     zone: str
-    reservation: str | None
+    reservation: str
     ssh_key: str
     ssh_from: str | None
     image: str | None
@@ -159,8 +163,12 @@ class GoogleConfig:
         return tuple(quarter.subnets(prefixlen_diff=3))[:count]
 
 
-def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
+def read_google_config(stack: str, num_hosts: int) -> GoogleConfig:
     """The object `gcp` and the owner's labels of the selected stack.
+
+    Args:
+        stack: the stack's name.
+        num_hosts: that the networks have to hold.
 
     Raises:
         ProblemsFound: every value that is missing or wrong, each with the command to type.
@@ -169,7 +177,8 @@ def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
     labels = {name: value for name, value in read_own_values(OWNER_TAGS).items() if value}
     known = {str(name): str(value) for name, value in given.items() if value not in ("", None)}
     problems = (
-        *_problems(known, stack, capacity),
+        *_problems(known, stack),
+        *_network_problems(known, stack, num_hosts),
         *_label_problems(labels, stack),
         *_unread_problems(stack),
     )
@@ -178,9 +187,9 @@ def read_google_config(stack: str, capacity: CapacityKind) -> GoogleConfig:
     return GoogleConfig(
         project=known["project"],
         zone=known["zone"],
-        reservation=known.get("reservation"),
+        reservation=known["reservation"],
         ssh_key=known["ssh_key"],
-        ssh_from=known.get("ssh_from_cidr"),
+        ssh_from=str(_network(known["ssh_from_cidr"])) if "ssh_from_cidr" in known else None,
         image=known.get("image"),
         interface=known.get("interface"),
         vpc_cidr=ipaddress.IPv4Network(known.get("vpc_cidr", _NETWORK)),
@@ -203,7 +212,7 @@ def _read_object(stack: str) -> Mapping[str, object]:
         given = None
     if not isinstance(given, dict):
         fix = f"Type: pulumi config rm {NAME} --stack {stack}. Then set each key by its path."
-        raise ProblemsFound((_problem("", "It is no object of keys.", "", stack, fix),))
+        raise ProblemsFound((config_problem("", "It is no object of keys.", "", stack, fix),))
     return given
 
 
@@ -215,22 +224,21 @@ def _label_problems(labels: Mapping[str, str], stack: str) -> Iterator[Problem]:
             yield account_problem(f"{PROJECT_NAME}:{name}", what, "my-team", stack)
 
 
-def _problems(known: Mapping[str, str], stack: str, capacity: CapacityKind) -> Iterator[Problem]:
+def _problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
     for name in sorted(set(known) - set(_KEYS)):
-        fix = f"{nearest(name, tuple(_KEYS))} Type: pulumi config rm --path {NAME}.{name} --stack {stack}"
-        yield _problem(name, "Nothing reads this key.", "", stack, fix)
+        path = shlex.quote(f"{NAME}[{json.dumps(name)}]")
+        fix = f"{nearest(name, tuple(_KEYS))} Type: pulumi config rm --path {path} --stack {stack}"
+        yield config_problem(name, "Nothing reads this key.", "", stack, fix)
     for key in _KEYS.values():
         value = known.get(key.name)
-        is_required = key.is_required or (key.name == "reservation" and capacity == "reservation")
-        if value is None and is_required:
-            yield _problem(key.name, f"Not set: {key.meaning}.", key.example, stack)
+        if value is None and key.is_required:
+            yield config_problem(key.name, f"Not set: {key.meaning}.", key.example, stack)
         if value is not None and not re.fullmatch(key.pattern, value):
-            yield _problem(key.name, f"{value} is not {key.meaning}.", key.example, stack)
-    yield from _network_problems(known, stack)
+            yield config_problem(key.name, f"{value} is not {key.meaning}.", key.example, stack)
     size = known.get("root_volume_gib", _ROOT_GIB)
     if size.isdecimal() and int(size) < SMALLEST_ROOT_GIB:
         what = f"{size} GiB do not hold a serving image; {SMALLEST_ROOT_GIB} are the least."
-        yield _problem("root_volume_gib", what, _ROOT_GIB, stack)
+        yield config_problem("root_volume_gib", what, _ROOT_GIB, stack)
 
 
 def _unread_problems(stack: str) -> Iterator[Problem]:
@@ -246,26 +254,28 @@ def _unread_problems(stack: str) -> Iterator[Problem]:
     values = read_own_values(others)
     for name, default in others.items():
         if values[name] not in ("", default):
-            yield Problem(
-                rule="account-fact",
-                severity="error",
-                file=f"stacks/Pulumi.{stack}.yaml",
-                field=f"{PROJECT_NAME}:{name}",
-                what=f"It is {values[name]}, and a stack on gcp-gce does not read it.",
-                fix=f"Type: pulumi config rm {name} --stack {stack}",
-            )
+            yield unread_problem(name, values[name], "gcp-gce", stack)
 
 
-def _network_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
+def _network_problems(known: Mapping[str, str], stack: str, num_hosts: int) -> Iterator[Problem]:
+    """Blocks that Compute Engine has no networks for, or that are not the operator's; other forms are told already."""
     text = known.get("vpc_cidr", _NETWORK)
-    network = _network(text)
-    if network is None or network.prefixlen not in _PREFIXES or not network.is_private:
-        what = f"{text} is not a private address block of /8 to /22."
-        yield _problem("vpc_cidr", what, _NETWORK, stack)
-    block = known.get("ssh_from_cidr")
-    if block is not None and (_network(block) is None or is_the_world(block)):
+    if re.fullmatch(_BLOCK, text):
+        network = _network(text)
+        if (
+            network is None
+            or network.prefixlen not in _PREFIXES
+            or not any(map(network.subnet_of, _OWN))
+        ):
+            what = f"{text} is no block of /8 to /22 in {', '.join(map(str, _OWN))}."
+            yield config_problem("vpc_cidr", what, _NETWORK, stack)
+        elif num_hosts > (room := network.num_addresses // _PARTS - _RESERVED):
+            what = f"{text} leaves {room} addresses to each RDMA interface; the stack has {num_hosts} hosts."
+            yield config_problem("vpc_cidr", what, _NETWORK, stack)
+    block = known.get("ssh_from_cidr", "")
+    if re.fullmatch(_BLOCK, block) and (_network(block) is None or is_the_world(block)):
         what = f"{block} is not a block of your own network that may dial port 22."
-        yield _problem("ssh_from_cidr", what, "192.0.2.0/24", stack)
+        yield config_problem("ssh_from_cidr", what, "192.0.2.0/24", stack)
 
 
 def _network(text: str) -> ipaddress.IPv4Network | None:
@@ -275,12 +285,8 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
         return None
 
 
-def config_problem(name: str, what: str, example: str, stack: str) -> Problem:
-    """A problem of one key of the object, with the command that sets it."""
-    return _problem(name, what, example, stack)
-
-
-def _problem(name: str, what: str, example: str, stack: str, fix: str = "") -> Problem:
+def config_problem(name: str, what: str, example: str, stack: str, fix: str = "") -> Problem:
+    """A problem of one key of the object, with the command that sets it where no other fix is named."""
     return Problem(
         rule="account-fact",
         severity="error",

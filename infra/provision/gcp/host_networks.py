@@ -14,7 +14,8 @@ from infra.provision.gcp.config import GoogleConfig
 # The largest that Compute Engine takes, and what its blueprints for these machines set (cluster-toolkit@104708037).
 MTU = 8896
 SSH_PORT = "22"
-LONGEST_NAME = "{stack}-further-inside"
+# The longest name of a part of a network.
+LONGEST_PART = "{stack}-further-inside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

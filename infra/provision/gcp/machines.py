@@ -18,6 +18,8 @@ from infra.provision.gcp.config import GoogleConfig
 _WAIT = CustomTimeouts(create="30m", delete="60m")
 # Of a boot volume: what a serving image of 20 GB is read at; hyperdisk-balanced has them apart from its size.
 _IOPS, _THROUGHPUT_MB_S = 6000, 500
+# By these a machine is known as a host of a stack.
+STACK_LABEL, HOST_LABEL = "moe-infra-stack", "moe-infra-host"
 _RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
@@ -47,13 +49,23 @@ def machine_name(stack: str, host: str) -> str:
     return f"{stack}-{host}"
 
 
+def domain_number(stack: str, policy: str) -> int | None:
+    """The number of the NVLink domain of a placement policy of the stack; None for another policy, and for none.
+
+    Args:
+        stack: the stack's name.
+        policy: as Compute Engine names it, by its link or "".
+    """
+    _, _, number = policy.rpartition("/")[2].rpartition(f"{stack}-domain-")
+    return int(number) if number.isdecimal() else None
+
+
 class Machines(pulumi.ComponentResource):
     """One machine for each host, named as the topology names it; `instances` holds them by host name.
 
     Machines are protected, so that nothing replaces or deletes them until the operator names them
     (`gcp.replace_machines`). A replacement gives the machine back before it takes another one: a reservation has no
-    spare. The startup script and labels change in place, and a boot
-    volume grows in place.
+    spare. The startup script and labels change in place, and a boot volume grows in place.
     """
 
     def __init__(
@@ -96,10 +108,15 @@ class Machines(pulumi.ComponentResource):
         is_replaced = host.name in config.replace_machines
         # A machine takes these at its launch alone; what an operator changed of them is refused beforehand, until one
         # machine is named. The newest image of a family would make every preview a replacement.
+        disk = ("image", "type", "provisionedIops", "provisionedThroughput")
         kept = [
-            *(f"bootDisk.initializeParams.{each}" for each in ("image", "type")),
-            *("machineType", "networkInterfaces", "reservationAffinity"),
+            *(f"bootDisk.initializeParams.{each}" for each in disk),
+            *("machineType", "networkInterfaces", "reservationAffinity", "resourcePolicies"),
         ]
+        if is_replaced and config.image:
+            kept = []
+        elif is_replaced:  # a name that is left in the configuration takes no newer image
+            kept = kept[:1]
         return compute.Instance(
             host.name,
             name=machine_name(self._stack, host.name),
@@ -121,8 +138,8 @@ class Machines(pulumi.ComponentResource):
             resource_policies=None if policy is None else policy.id,
             metadata=self._metadata(),
             labels={
-                "moe-infra-stack": self._stack,
-                "moe-infra-host": host.name,
+                STACK_LABEL: self._stack,
+                HOST_LABEL: host.name,
                 "moe-infra-roles": "_".join(host.roles),
                 **config.labels,
             },
@@ -130,7 +147,7 @@ class Machines(pulumi.ComponentResource):
                 parent=self,
                 depends_on=list(self._settings.ready),
                 delete_before_replace=True,
-                ignore_changes=[] if is_replaced else kept,
+                ignore_changes=kept,
                 custom_timeouts=_WAIT,
                 protect=not is_replaced,
             ),

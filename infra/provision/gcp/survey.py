@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pulumi_gcp import compute
 
@@ -12,7 +13,11 @@ from infra.catalog.machine_types import MachineType
 from infra.errors import Problem, ProblemsFound
 from infra.provision.asking import Asking
 from infra.provision.gcp.config import GoogleConfig, config_problem
+from infra.provision.gcp.machines import HOST_LABEL, STACK_LABEL
 
+_Row = TypeVar("_Row")
+# Examples in commands.
+_IMAGE, _BLOCK = "projects/my-project/global/images/my-image", "192.0.2.0/24"
 _PLACE = re.compile(r"^.*/(?=projects/)")
 _GONE = re.compile(r"Error 404|not found$")
 
@@ -39,26 +44,28 @@ class FoundMachine:
 
     Args:
         launched: what it takes at its launch alone, by an operator's words.
+        root_gib: size of its boot volume.
+        policy: link of its placement policy, "" for none.
     """
 
     launched: dict[str, object]
-    root_volume_gib: int
+    root_gib: int
+    policy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What was found, None for what nobody may ask.
+    """What was found.
 
     Args:
         image: self link of the image to start from.
-        proxy_ranges: blocks that Identity-Aware Proxy forwards SSH from.
-        standing: by host name.
-        hosts_block: of the subnet that they stand in; None where none stands.
+        proxy_ranges: blocks that Identity-Aware Proxy forwards SSH from; () where the operator names a block.
+        standing: by host name, of those that may be looked at.
+        hosts_block: of the subnet that they stand in; None where none stands, or nobody may ask.
     """
 
-    image: str | None
-    reservation: FoundReservation | None
-    proxy_ranges: tuple[str, ...] | None
+    image: str
+    proxy_ranges: tuple[str, ...]
     standing: dict[str, FoundMachine]
     hosts_block: str | None
 
@@ -79,28 +86,36 @@ def survey_project(
     """
     asking = Asking(stack)
     image = _image(asking, config, machine)
-    standing = {
-        host: found
-        for host, name in names.items()
-        if (found := _machine(asking, config, name)) is not None
-    }
-    reservation = _reservation(asking, config, machine, len(names) - len(standing))
-    ranges = asking.ask_of(
-        config_problem("ssh_from_cidr", "", "192.0.2.0/24", stack),
+    asked = {host: _machine(asking, config, host, name) for host, name in names.items()}
+    gone = [host for host, found in asked.items() if found == ()]
+    standing = {host: each for host, found in asked.items() for each in found or ()}
+    _reservation(asking, config, machine, len(gone))
+    # where nobody may say which machines stand, the network is looked at as if some did
+    block = _hosts_block(asking, config, f"{stack}-hosts") if len(gone) < len(names) else None
+    ranges = () if config.ssh_from else _proxy_ranges(asking)
+    if asking.problems:
+        raise ProblemsFound(tuple(asking.problems))
+    if image is None or ranges is None:
+        raise ProblemsFound((_unseen_problem(stack, image),))
+    return Survey(image=image, proxy_ranges=ranges, standing=standing, hosts_block=block)
+
+
+def _unseen_problem(stack: str, image: str | None) -> Problem:
+    """What nobody may look at, and nothing can be made without: the warning before has said why."""
+    if image is None:
+        what = "Nobody may look at the image, and a machine starts from one certain image."
+        return config_problem("image", what, _IMAGE, stack)
+    what = "Nobody may look at the blocks of Identity-Aware Proxy, and port 22 would be closed."
+    return config_problem("ssh_from_cidr", what, _BLOCK, stack)
+
+
+def _proxy_ranges(asking: Asking) -> tuple[str, ...] | None:
+    return asking.ask_of(
+        config_problem("ssh_from_cidr", "", _BLOCK, asking.stack),
         "answer on the blocks of Identity-Aware Proxy",
         lambda: tuple(
             compute.get_netblock_ip_ranges(range_type="iap-forwarders").cidr_blocks_ipv4s
         ),
-    )
-    block = _hosts_block(asking, config, f"{stack}-hosts") if standing else None
-    if asking.problems:
-        raise ProblemsFound(tuple(asking.problems))
-    return Survey(
-        image=image,
-        reservation=reservation,
-        proxy_ranges=ranges,
-        standing=standing,
-        hosts_block=block,
     )
 
 
@@ -110,38 +125,69 @@ def _image(asking: Asking, config: GoogleConfig, machine: MachineType) -> str | 
         wanted = {"name": name, "project": project}
     else:
         wanted = {"family": machine.image.family, "project": machine.image.project}
-    problem = config_problem(
-        "image", "", "projects/my-project/global/images/my-image", asking.stack
-    )
+    problem = config_problem("image", "", _IMAGE, asking.stack)
     found = asking.ask_of(
         problem, f"image {'/'.join(wanted.values())}", lambda: compute.get_image(**wanted)
     )
     return None if found is None else str(found.self_link)
 
 
-def _machine(asking: Asking, config: GoogleConfig, name: str) -> FoundMachine | None:
-    def look() -> FoundMachine | None:
+def _machine(
+    asking: Asking, config: GoogleConfig, host: str, name: str
+) -> tuple[FoundMachine, ...] | None:
+    """The machine of a host; () where there is none, None where nobody may ask."""
+
+    def look() -> tuple[FoundMachine, ...]:
         try:
             found = compute.get_instance(name=name, project=config.project, zone=config.zone)
         except Exception as error:
             if _GONE.search(str(error)):
-                return None
+                return ()
             raise
-        disk = found.boot_disks[0].initialize_params[0]
-        return FoundMachine(launched=_launched(found), root_volume_gib=int(disk.size))
+        asking.note(_owner_problem(found.labels, host, name, asking.stack))
+        disk = only(only(found.boot_disks, "boot disk").initialize_params, "boot disk")
+        policy = next(iter(found.resource_policies or ()), "")
+        return (
+            FoundMachine(launched=_launched(found), root_gib=int(disk.size), policy=str(policy)),
+        )
 
     problem = config_problem("project", "", "my-project", asking.stack)
     return asking.ask_of(problem, f"answer on whether {name} stands", look)
 
 
+def _owner_problem(labels: Mapping[str, str], host: str, name: str, stack: str) -> Problem | None:
+    """A machine that has the name of a host's, and is of somebody else."""
+    theirs = (labels.get(STACK_LABEL), labels.get(HOST_LABEL))
+    if theirs == (stack, host):
+        return None
+    what = f"{name} stands already, and its labels say that it is not {host} of this stack."
+    fix = "Give the stack file another name, or take another project."
+    return config_problem("project", what, "", stack, fix)
+
+
+def only(rows: Sequence[_Row] | None, noun: str) -> _Row:
+    """The first row of an answer.
+
+    Raises:
+        LookupError: the answer has none.
+    """
+    for row in rows or ():
+        return row
+    raise LookupError(f"the answer names no {noun}")
+
+
 def _launched(found: compute.GetInstanceResult) -> dict[str, object]:
     """What a machine was launched with, as far as an operator chooses it."""
-    kept = found.reservation_affinities[0] if found.reservation_affinities else None
-    specific = kept.specific_reservations[0].values if kept and kept.specific_reservations else []
-    disk = found.boot_disks[0].initialize_params[0]
+    reservations = [
+        value
+        for affinity in found.reservation_affinities or ()
+        for each in affinity.specific_reservations or ()
+        for value in each.values
+    ]
+    disk = only(only(found.boot_disks, "boot disk").initialize_params, "boot disk")
     return {
         "machine type": found.machine_type.rpartition("/")[2],
-        "reservation": next(iter(specific), ""),
+        "reservation": next(iter(reservations), ""),
         "image": _PLACE.sub("", disk.image),
         "interfaces": [each.nic_type for each in found.network_interfaces],
     }
@@ -158,19 +204,15 @@ def _hosts_block(asking: Asking, config: GoogleConfig, subnet: str) -> str | Non
     return None if found is None else str(found.ip_cidr_range)
 
 
-def _reservation(
-    asking: Asking, config: GoogleConfig, machine: MachineType, num_new: int
-) -> FoundReservation | None:
+def _reservation(asking: Asking, config: GoogleConfig, machine: MachineType, num_new: int) -> None:
+    """Hold the reservation against what the stack launches into it."""
     name = config.reservation
-    if name is None:
-        return None
     problem = config_problem("reservation", "", "my-reservation", asking.stack)
     found = asking.ask_of(
         problem, f"reservation {name} in {config.zone}", lambda: read_reservation(config, name)
     )
     if found is not None:
         asking.note(*reservation_problems(found, config, machine, num_new, asking.stack))
-    return found
 
 
 def read_reservation(config: GoogleConfig, name: str) -> FoundReservation:
@@ -180,9 +222,9 @@ def read_reservation(config: GoogleConfig, name: str) -> FoundReservation:
         Exception: there is none, or nobody may ask (the SDK raises nothing narrower).
     """
     found = compute.get_reservation(name=name, project=config.project, zone=config.zone)
-    specific = found.specific_reservations[0]
+    specific = only(found.specific_reservations, "machine type")
     return FoundReservation(
-        machine_type=specific.instance_properties[0].machine_type,
+        machine_type=only(specific.instance_properties, "machine type").machine_type,
         num_machines=int(specific.count),
         num_in_use=int(specific.in_use_count),
         is_specific=bool(found.specific_reservation_required),

@@ -151,6 +151,7 @@ def _make_machine(request: Request) -> Made:
     zone = request.text("zone")
     made = _place(request, f"zones/{zone}", "instances")
     name = request.text("machineType")
+    _check_running(request)
     machine = google_facts(name)
     if machine is None or zone not in OFFERED_IN.get(name, ()):
         what = f"Error 404: The resource 'zones/{zone}/machineTypes/{name}' was not found, notFound"
@@ -179,6 +180,18 @@ def _make_machine(request: Request) -> Made:
         "currentStatus": "RUNNING",
     }
     return Made(id=made.id, computed=computed)
+
+
+def _check_running(request: Request) -> None:
+    """What changes in place only while a machine is stopped, which the provider does where it is told to alone.
+
+    magic-modules, resource_compute_instance.go, `allow_stopping_for_update`; a placement policy: Google, "Apply
+    placement policies to instances".
+    """
+    for name in ("machineType", "resourcePolicies"):
+        if request.old is not None and request.inputs.get(name) != request.old.inputs.get(name):
+            what = f"Changing the {name} on a started instance requires stopping it"
+            raise RefusedError("invalid", f"{what}. Set allow_stopping_for_update.")
 
 
 def _check_labels(request: Request) -> None:

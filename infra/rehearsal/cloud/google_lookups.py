@@ -24,8 +24,12 @@ def _gone(what: str) -> RefusedError:
 
 def _image(question: Question) -> dict[str, object]:
     project, family = question.text("project"), question.text("family")
-    name = question.text("name") or f"{family}-{IMAGE_DATE}"
-    known = {f"{each}-{IMAGE_DATE}": architecture for each, architecture in FAMILIES.items()}
+    newest = {
+        each: f"{each}-{question.store.account.parameters.get(each, IMAGE_DATE)}"
+        for each in FAMILIES
+    }
+    name = question.text("name") or newest.get(family, family)
+    known = {*newest.values(), *(f"{each}-{IMAGE_DATE}" for each in FAMILIES)}
     is_own = name in question.store.account.images
     if not is_own and (project != IMAGE_PROJECT or name not in known):
         raise _gone(f"projects/{project}/global/images/{family and 'family/'}{family or name}")
@@ -76,6 +80,8 @@ def _machine(question: Question) -> dict[str, object]:
     return {
         "id": identity,
         "machineType": found.inputs["machineType"],
+        "labels": found.inputs.get("labels") or {},
+        "resourcePolicies": [policy] if (policy := found.inputs.get("resourcePolicies")) else [],
         "reservationAffinities": [
             {"type": "SPECIFIC_RESERVATION", "specificReservations": [specific]}
         ],

@@ -366,6 +366,9 @@ def look_up(store: Store, region: str, token: str, args: Mapping[str, object]) -
         raise RefusedError("NotEmulated", f"The emulated cloud does not answer {token}.")
     name = token.rpartition(":")[2]
     if name in store.account.forbidden:
+        if token.startswith("gcp:"):
+            what = f"googleapi: Error 403: Required '{name}' permission for the project, forbidden"
+            raise RefusedError("forbidden", what)
         what = f"You are not authorized to perform this operation: {name}"
         raise RefusedError("UnauthorizedOperation", what)
     return {**args, **lookup(Question(store=store, region=region, args=args))}

@@ -61,7 +61,8 @@ class Account:
         certificates: ARNs of certificates of ACM.
         topics: names of SNS topics.
         images: architecture by id, of images that are the operator's own.
-        parameters: values of public parameters that have moved on since `world` was written.
+        parameters: values of public parameters that have moved on since `world` was written, and dates of the newest
+            images of families at Google.
         addons: default versions of cluster add-ons that have moved on since `world` was written.
         quotas: values of quotas by their codes, where they are not the operator's usual ones (`world.QUOTAS`).
         caller_role: the role by which the operator acts.

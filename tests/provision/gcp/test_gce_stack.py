@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import InfraError
+from infra.errors import InfraError, ProblemsFound
 from infra.provision.gcp.gce_stack import RAW_DISKS
+from infra.provision.gcp.machines import domain_number
+from infra.provision.gcp.survey import only
 from infra.rehearsal.cloud.google_kinds import MACHINE
 from infra.rehearsal.cloud.google_world import PROJECT
 from infra.rehearsal.cloud.scratch_project import KEY_NAME, SSH_KEY
-from infra.rehearsal.cloud.store import Reservation, Store
+from infra.rehearsal.cloud.store import Reservation, Resource, Store
 from infra.spec.load import PROJECT as SHIPPED
 
 STACK = "gcp-gb200-2p1d"
@@ -98,10 +100,14 @@ def test_components_say_what_they_made(record: Record) -> None:
         ({"reservation": None}, "Not set: the name of the reservation", "--path gcp.reservation"),
         ({"ssh_key": "ssh-ed25519 AAAA"}, "is not LOGIN:PUBLIC KEY", "--path gcp.ssh_key"),
         ({"ssh_from_cidr": "0.0.0.0/0"}, "is not a block of your own", "--path gcp.ssh_from_cidr"),
-        ({"vpc_cidr": "10.64.0.0/24"}, "is not a private address block", "10.64.0.0/16"),
-        ({"vpc_cidr": "8.8.0.0/16"}, "is not a private address block", "10.64.0.0/16"),
+        ({"vpc_cidr": "10.64.0.0/24"}, "is no block of /8 to /22 in", "10.64.0.0/16"),
+        ({"vpc_cidr": "8.8.0.0/16"}, "is no block of /8 to /22 in", "10.64.0.0/16"),
         ({"root_volume_gib": "20"}, "20 GiB do not hold a serving image", "root_volume_gib 300"),
-        ({"zones": "us-central1-a"}, "Nothing reads this key", "config rm --path gcp.zones"),
+        ({"zones": "us-central1-a"}, "Nothing reads this key", "config rm --path 'gcp[\"zones\"]'"),
+        ({"vpc_cidr": "127.0.0.0/16"}, "is no block of /8 to /22 in", "10.64.0.0/16"),
+        ({"vpc_cidr": "10.64.0.0/255.255.0.0"}, "is not the address block", "10.64.0.0/16"),
+        ({"ssh_from_cidr": "192.0.2.0/255.255.255.0"}, "is not the block", "gcp.ssh_from_cidr"),
+        ({"root_volume_gib": "999999"}, "is not the boot volume", "root_volume_gib 300"),
         (
             {"replace_machines": "decode-9"},
             "decode-9 is no host",
@@ -213,6 +219,112 @@ def test_what_is_not_made_there_is_refused(
     with pytest.raises(InfraError) as caught:
         record(STACK, root=tmp_path)
     assert what in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", ["10.64.0.0.1/16", "10.64/16", "ten"])
+def test_a_malformed_block_is_told_once(record: Record, wrong: str) -> None:
+    with pytest.raises(ProblemsFound) as caught:
+        record(STACK, **configured(vpc_cidr=wrong))
+    assert len(caught.value.problems) == 1
+
+
+def test_networks_that_are_too_small_for_the_hosts_are_refused(
+    record: Record, tmp_path: Path
+) -> None:
+    many = {"roles": {"prefill": {"replicas": 25}}}
+    own = {"extends": str(SHIPPED / "stacks" / f"{STACK}.yaml"), **many}
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / f"{STACK}.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
+    with pytest.raises(
+        InfraError, match="leaves 28 addresses to each RDMA interface; the stack has 29"
+    ):
+        record(STACK, root=tmp_path, **configured(vpc_cidr="10.64.0.0/22"))
+
+
+def machine_of(stack: str, host: str) -> Resource:
+    """A machine under the name of decode-0, whose labels say whose it is."""
+    disk = {"initializeParams": {"size": 300, "image": "projects/p/global/images/i"}}
+    inputs: dict[str, Any] = {
+        "machineType": "a4x-highgpu-4g",
+        "bootDisk": disk,
+        "reservationAffinity": {
+            "specificReservation": {"key": "k", "values": [KEY_NAME]},
+        },
+        "labels": {"moe-infra-stack": stack, "moe-infra-host": host},
+    }
+    name = f"{STACK}-decode-0"
+    return Resource(
+        type=MACHINE,
+        id=f"projects/{PROJECT}/zones/{ZONE}/instances/{name}",
+        urn=f"urn:pulumi:test::moe-infra::{MACHINE}::{name}",
+        inputs=inputs,
+        outputs={"networkInterfaces": [{"nicType": "GVNIC"}]},
+        hidden={"digits": "0"},
+    )
+
+
+def test_a_machine_of_somebody_else_under_a_host_s_name_is_refused(record: Record) -> None:
+    def prepare(store: Store) -> Mapping[str, str]:
+        store.put(machine_of("gcp", "gb200-2p1d-decode-0"))
+        return {}
+
+    with pytest.raises(InfraError, match="its labels say that it is not decode-0 of this stack"):
+        record(STACK, prepare=prepare)
+
+
+def test_whoever_may_not_ask_about_machines_is_told_and_counts_none_as_new(record: Record) -> None:
+    def prepare(store: Store) -> Mapping[str, str]:
+        full = replace(store.account.reservations[KEY_NAME], num_instances=6)
+        store.account = replace(
+            store.account, forbidden=("getInstance",), reservations={KEY_NAME: full}
+        )
+        store.put(machine_of(STACK, "decode-0"))
+        return {}
+
+    # the network is looked at as if machines stood, and there is none yet: nothing is made unseen
+    with pytest.raises(InfraError, match="There is no subnet gcp-gb200-2p1d-hosts") as caught:
+        record(STACK, prepare=prepare)
+    assert "machines left" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "what"),
+    [
+        ("getImage", "Nobody may look at the image"),
+        ("getNetblockIPRanges", "Nobody may look at the blocks of Identity-Aware Proxy"),
+    ],
+)
+def test_what_nothing_can_be_made_without_is_refused_where_nobody_may_look(
+    record: Record, forbidden: str, what: str
+) -> None:
+    def prepare(store: Store) -> Mapping[str, str]:
+        store.account = replace(store.account, forbidden=(forbidden,))
+        return {}
+
+    with pytest.raises(InfraError, match=what):
+        record(STACK, prepare=prepare, **configured(ssh_from_cidr=None))
+
+
+def test_an_answer_without_what_was_asked_for_is_a_sentence() -> None:
+    assert only(["a", "b"], "disk") == "a"
+    nothing: tuple[list[str] | None, ...] = ([], None)
+    for rows in nothing:
+        with pytest.raises(LookupError, match="the answer names no disk"):
+            only(rows, "disk")
+
+
+@pytest.mark.parametrize(
+    ("policy", "number"),
+    [
+        ("https://example.com/projects/p/regions/r/resourcePolicies/a-b-domain-12", 12),
+        ("a-b-domain-0", 0),
+        ("other-domain-0", None),
+        ("a-b-domain-x", None),
+        ("", None),
+    ],
+)
+def test_a_policy_tells_its_domain(policy: str, number: int | None) -> None:
+    assert domain_number("a-b", policy) == number
 
 
 def test_the_emulated_project_holds_a_machine_of_each_host(record: Record) -> None:

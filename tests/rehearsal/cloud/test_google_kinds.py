@@ -206,6 +206,27 @@ def test_what_is_in_use_stays_and_a_name_is_taken_once(google: Google) -> None:
     assert "already exists" in google.refusal(NETWORK, "hosts", autoCreateSubnetworks=False)
 
 
+@pytest.mark.parametrize("changed", [{"machineType": "a4-highgpu-8g"}, {"resourcePolicies": None}])
+def test_what_wants_a_machine_stopped_is_refused_while_it_runs(
+    google: Google, changed: Mapping[str, object]
+) -> None:
+    placement = {"collocation": "COLLOCATED", "gpuTopology": "1x72"}
+    policy = google.make(POLICY, "domain-0", region=REGION, groupPlacementPolicy=placement)
+    made = google.make(MACHINE, "m", **machine(google.interfaces(), resourcePolicies=policy.id))
+    with pytest.raises(RefusedError, match="on a started instance requires stopping it"):
+        operations.update(google.store, "", made.id, made.urn, {**made.inputs, **changed})
+
+
+def test_a_boot_disk_grows_and_never_shrinks(google: Google) -> None:
+    disk = {"image": "x", "type": "hyperdisk-balanced", "size": 300}
+    inputs = machine(google.interfaces(), bootDisk={"initializeParams": disk})
+    made = google.make(MACHINE, "m", **inputs)
+    larger = {**made.inputs, "bootDisk": {"initializeParams": {**disk, "size": 500}}}
+    operations.update(google.store, "", made.id, made.urn, larger)
+    with pytest.raises(RefusedError, match="cannot be smaller than existing size 500"):
+        operations.update(google.store, "", made.id, made.urn, dict(made.inputs))
+
+
 def test_a_subnet_grows_in_place_and_shrinks_by_a_new_one() -> None:
     old = {"ipCidrRange": "10.0.0.0/24"}
     assert operations.changes(SUBNETWORK, old, {"ipCidrRange": "10.0.0.0/23"})[1] == []

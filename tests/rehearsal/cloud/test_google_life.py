@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ import pytest
 from infra.rehearsal.cloud.google_world import PROJECT
 from infra.rehearsal.cloud.scratch_project import KEY_NAME, SSH_KEY, ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
-from tests.rehearsal.cloud.command import Pulumi, kinds_left, resources
+from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left, resources
 from tests.rehearsal.cloud.operations_page import Typist, page, titles
 from tests.rehearsal.cloud.refusing import started
 
@@ -57,8 +59,8 @@ def test_a_stack_lives_and_no_change_takes_a_machine_by_accident(
 
     # what a machine takes at its launch alone, its network, its place
     for key, value, what, old in (
-        ("root_volume_gib", "200", "with another root_volume_gib (300; now 200)", "300"),
-        ("vpc_cidr", "10.80.0.0/16", "6 machines stand in 10.64.0.0/17", "10.64.0.0/16"),
+        ("root_volume_gib", "200", "6 machines (prefill-0, …) were launched with 300 GiB", "300"),
+        ("vpc_cidr", "10.80.0.0/16", "Machines stand in 10.64.0.0/17", "10.64.0.0/16"),
         ("zone", "us-east1-d", "stand in zone us-central1-a", "us-central1-a"),
     ):
         set_fact(pulumi, key, value)
@@ -72,9 +74,36 @@ def test_a_stack_lives_and_no_change_takes_a_machine_by_accident(
     assert set(pulumi.steps("up")) == {"same", "update"}
     assert machines(project) == launched
 
+    # a newer image of the family, with a name that somebody has left in the configuration
+    family = "ubuntu-accelerator-2404-arm64-with-nvidia-580"
+    account = read_account(project.cloud)
+    write_account(project.cloud, replace(account, parameters={family: "v20261231"}))
+    set_fact(pulumi, "replace_machines", "decode-1")
+    assert set(pulumi.steps("up")) <= {"same", "update"}
+    assert pulumi("config", "rm", "--path", "gcp.replace_machines").returncode == 0
+    assert machines(project) == launched
+
+    # a key that nothing reads goes by the command that the refusal names
+    set_fact(pulumi, "zones", "us-central1-a")
+    said = pulumi("preview")
+    command = re.search(r"Type: (pulumi config rm --path .*) --stack", said.stdout + said.stderr)
+    assert command is not None
+    assert pulumi(*shlex.split(command[1])[1:]).returncode == 0
+
+    # two more replicas: machines that stand keep their domain, the policy of the new ones is another one or theirs
+    bought = replace(account.reservations[KEY_NAME], num_instances=40)
+    write_account(project.cloud, replace(account, reservations={KEY_NAME: bought}))
+    edit_stack(project.folder, STACK, roles={"decode": {"replicas": 5}})
+    steps = pulumi.steps("up")
+    assert steps["create"] >= {"ResourcePolicy domain-1", "Instance decode-19"}
+    assert {
+        host: number for host, number in machines(project).items() if host in launched
+    } == launched
+    assert not any(name.startswith("Instance") for name in steps.get("update", ()))
+
     # machines go first, protected or not, and then all else
     assert pulumi("destroy", "--yes", "--skip-preview").returncode != 0
-    assert machines(project) == launched
+    assert len(machines(project)) == 22
     words = ("--ignore-protect", "--target-dependents", "--target", "**:Instance::**")
     assert pulumi("destroy", "--yes", "--skip-preview", *words).returncode == 0
     assert pulumi("destroy", "--yes", "--skip-preview").returncode == 0

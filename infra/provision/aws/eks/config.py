@@ -14,7 +14,7 @@ from infra.errors import Problem, ProblemsFound
 from infra.provision.address_blocks import is_the_world
 from infra.provision.aws.account import Account, lacking_subnet_problem
 from infra.provision.cluster.config import NODE_TUNING, cluster_problem, workload_problems
-from infra.provision.config_problems import PROJECT_NAME, account_problem
+from infra.provision.config_problems import PROJECT_NAME, account_problem, unread_problem
 from infra.provision.own_config import read_own_values
 from infra.render.cluster_facts import NodeTuningChoice
 
@@ -192,14 +192,7 @@ def _missing(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
 def _unread(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
     for key, default in UNREAD.items():
         if known.get(key, default) != default:
-            yield Problem(
-                rule="account-fact",
-                severity="error",
-                file=f"stacks/Pulumi.{stack}.yaml",
-                field=f"{PROJECT_NAME}:{key}",
-                what=f"It is {known[key]}, and a stack on aws-eks does not read it.",
-                fix=f"Type: pulumi config rm {key} --stack {stack}",
-            )
+            yield unread_problem(key, known[key], "aws-eks", stack)
 
 
 def _entries(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from infra.provision.aws.eks.config import EksFacts, eks_problem
 from infra.provision.aws.found import FoundSubnet
 from infra.provision.aws.naming import give_back_nodes
 from infra.provision.aws.zone import Zone
-from infra.provision.config_problems import account_problem
+from infra.provision.config_problems import account_problem, stack_problem
 from infra.provision.naming import STACK_TAG
 from infra.spec.stack import Waiver, Weights
 
@@ -58,7 +58,7 @@ def storage_problem(weights: Weights, mount: str | None, stack: str) -> Problem 
         )
     if what is None:
         return None
-    return _stack_problem("weight-storage", "weights.storage", what, fix, stack)
+    return stack_problem("weight-storage", "weights.storage", what, fix, stack)
 
 
 def local_zone_problem(zone: Zone, waivers: tuple[Waiver, ...], stack: str) -> Problem | None:
@@ -75,7 +75,7 @@ def local_zone_problem(zone: Zone, waivers: tuple[Waiver, ...], stack: str) -> P
     )
     fix = "Where EKS refuses the node group, use platform aws-ec2."
     reason = next((each.reason for each in waivers if each.rule == LOCAL_ZONE_RULE), None)
-    found = _stack_problem(LOCAL_ZONE_RULE, "platform", what, fix, stack)
+    found = stack_problem(LOCAL_ZONE_RULE, "platform", what, fix, stack)
     return replace(found, severity="warning", waived=reason)
 
 
@@ -128,7 +128,7 @@ def owner_problem(tags: Mapping[str, str], stack: str) -> Problem | None:
         return None
     what = f"A cluster {stack} stands in the region, and it is not this stack's."
     fix = "Give the stack's file another name, or use platform existing-kubernetes."
-    return _stack_problem("account-fact", "platform", what, fix, stack)
+    return stack_problem("account-fact", "platform", what, fix, stack)
 
 
 def control_subnet_problems(
@@ -199,9 +199,3 @@ def zone_problem(zones: tuple[str, ...], region: str, stack: str) -> Problem | N
 def efa_count(interfaces: tuple[NetworkInterface, ...]) -> int:
     """EFA devices of a node: what its device plugin offers, and a pod that spans hosts asks for."""
     return sum(each.has_efa for each in interfaces)
-
-
-def _stack_problem(rule: str, field: str, what: str, fix: str, stack: str) -> Problem:
-    return Problem(
-        rule=rule, severity="error", file=f"stacks/{stack}.yaml", field=field, what=what, fix=fix
-    )
